@@ -1,0 +1,242 @@
+"""What to launch next, as a pure function of what has been measured.
+
+Rules: the same records give the same launch, so resuming is calling again; every launch carries a
+sentence why; what was measured enough is never measured again; a failure that is not transient is
+never tried again.
+
+The order is baseline, screen (every candidate, all its K), confirm. Stages between screen and
+confirm (refining K, memory) have their place in `next_launch`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.recommendation import finalists, hopeless
+from autotune.core.study import Candidate, StudySpec
+from autotune.core.trial import BASELINE, Cause, Failure, Launch, Record, Stage
+
+TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
+"""Causes that say nothing about the configuration; tried once more."""
+
+TRIES = 2
+CONFIRM_WEIGHT = 1.5
+FIRST_BOOT_S = 60.0
+WARM_UP_S = 10.0
+
+
+def next_launch(
+    spec: StudySpec, records: Sequence[Record], remaining_s: float | None = None
+) -> Launch | None:
+    """The next launch, or None: finished, or no baseline, or no time left for another launch.
+
+    `remaining_s` is what is left of the budget; None means no budget.
+    """
+    todo = list(_pending(spec, records))
+    if not todo:
+        return None
+    launch, ahead = todo[0], todo
+    if remaining_s is None:
+        return launch
+    boots = len(ahead) * (boot_estimate(records) + WARM_UP_S)
+    measuring = remaining_s - boots
+    share = _weight(spec, launch) / sum(_weight(spec, other) for other in ahead)
+    if remaining_s < boot_estimate(records) + WARM_UP_S:
+        return None
+    return replace(launch, measure_s=max(measuring * share, 1.0))
+
+
+def baseline_failed(records: Sequence[Record]) -> Failure | None:
+    """The failure that ended the study, if the baseline could not be measured."""
+    if any(r.trial.stage is Stage.BASELINE and r.measurement for r in records):
+        return None
+    failed = [r.outcome for r in records if r.trial.stage is Stage.BASELINE]
+    last = failed[-1] if len(failed) >= TRIES or (failed and not _transient(failed[-1])) else None
+    return last if isinstance(last, Failure) else None
+
+
+def boot_estimate(records: Sequence[Record]) -> float:
+    """Seconds that the next start will take: the mean of those seen, or a guess."""
+    seen = {r.launch_id: r.facts.boot_s for r in records if r.facts}
+    return sum(seen.values()) / len(seen) if seen else FIRST_BOOT_S
+
+
+def _pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+    """All launches that are still to be made, as far as they can be foreseen."""
+    if baseline_failed(records):
+        return
+    if not _enough(spec, records, BASELINE, 0, Stage.BASELINE):
+        yield _launch(
+            spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup"
+        )
+    for candidate in spec.candidates:
+        yield from _screen(spec, records, candidate)
+    yield from _confirm(spec, records)
+
+
+def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Iterator[Launch]:
+    missing = tuple(
+        k
+        for k in spec.ks(candidate)
+        if not _enough(spec, records, candidate.name, k, Stage.SCREEN)
+        and not _given_up(records, candidate.name, k)
+    )
+    if not missing:
+        return
+    if live_possible(spec, records, candidate):
+        yield _launch(
+            spec,
+            Stage.SCREEN,
+            candidate,
+            (0, *missing),
+            why=f"the curve of {candidate.name} over K = {_listed(missing)} in one launch (live K)",
+            live=True,
+        )
+        return
+    for k in missing:
+        yield _launch(
+            spec, Stage.SCREEN, candidate, (k,), why=f"{candidate.name} at K = {k}, one launch per K"
+        )
+
+
+def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
+    """Whether one launch may answer all K: by method, parallelism, and what was seen so far."""
+    parallel = spec.target.engine_args.get("data_parallel_size", 1)
+    seen_static = any(
+        r.trial.candidate == candidate.name
+        and isinstance(r.outcome, Failure)
+        and r.outcome.cause is Cause.LIVE_K_NOT_IN_FORCE
+        for r in records
+    )
+    return candidate.row.live_k and parallel == 1 and not seen_static
+
+
+def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+    ranked = finalists(spec, records)
+    best = ranked[0] if ranked else None
+    if best is not None and hopeless(spec, best) and not any(_screen_all(spec, records)):
+        return
+    for repeat in range(spec.search.confirm_rounds):
+        if not _enough(spec, records, BASELINE, 0, Stage.CONFIRM, repeat):
+            yield _launch(
+                spec,
+                Stage.CONFIRM,
+                None,
+                (0,),
+                why="a fresh baseline beside the winner, on prompts the search has not seen",
+                repeat=repeat,
+            )
+        candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
+        k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
+        done = _enough(spec, records, candidate.name, k, Stage.CONFIRM, repeat)
+        if not done and not _given_up(records, candidate.name, k, Stage.CONFIRM):
+            yield _launch(
+                spec,
+                Stage.CONFIRM,
+                candidate,
+                (k,),
+                why=f"{candidate.name} at K = {k} exactly as it would be deployed",
+                repeat=repeat,
+            )
+
+
+def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+    for candidate in spec.candidates:
+        yield from _screen(spec, records, candidate)
+
+
+def _launch(
+    spec: StudySpec,
+    stage: Stage,
+    candidate: Candidate | None,
+    ks: tuple[int, ...],
+    *,
+    why: str,
+    live: bool = False,
+    repeat: int = 0,
+) -> Launch:
+    return Launch(
+        stage=stage,
+        candidate=candidate,
+        num_speculative_tokens=ks,
+        gpu_memory_utilization=spec.search.gpu_memory_utilization[0],
+        live=live,
+        repeat=repeat,
+        max_blocks=spec.search.max_blocks,
+        why=why,
+    )
+
+
+def _enough(
+    spec: StudySpec, records: Sequence[Record], name: str, k: int, stage: Stage, repeat: int = 0
+) -> bool:
+    """Whether one record of this point has the least number of blocks at every level."""
+    need = {
+        lv.concurrency: min(
+            spec.search.min_blocks, spec.workload.blocks(stage.split, lv.concurrency)
+        )
+        for lv in spec.workload.levels
+    }
+    return any(
+        r.trial.candidate == name
+        and r.trial.num_speculative_tokens == k
+        and r.trial.stage is stage
+        and r.trial.repeat == repeat
+        and r.measurement is not None
+        and all(len(r.measurement.at(c)) >= blocks for c, blocks in need.items())
+        for r in records
+    )
+
+
+def _given_up(
+    records: Sequence[Record], name: str, k: int, stage: Stage = Stage.SCREEN
+) -> bool:
+    failures = [
+        r.outcome
+        for r in records
+        if r.trial.candidate == name
+        and r.trial.num_speculative_tokens == k
+        and r.trial.stage is stage
+        and isinstance(r.outcome, Failure)
+        and r.outcome.cause is not Cause.LIVE_K_NOT_IN_FORCE
+    ]
+    return len(failures) >= TRIES or any(not _transient(f) for f in failures)
+
+
+def _transient(outcome: object) -> bool:
+    return isinstance(outcome, Failure) and outcome.cause in TRANSIENT
+
+
+def _weight(spec: StudySpec, launch: Launch) -> float:
+    """Relative measuring time of a launch; K = 0 of a live launch costs as much as any K."""
+    scale = CONFIRM_WEIGHT if launch.stage is Stage.CONFIRM else 1.0
+    return scale * len(launch.num_speculative_tokens)
+
+
+def _listed(ks: Sequence[int]) -> str:
+    return ", ".join(str(k) for k in ks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a study will cost from here on."""
+
+    launches: tuple[Launch, ...]
+    boot_s: float
+    measure_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of wall clock, starts included."""
+        return self.boot_s + self.measure_s
+
+
+def estimate(spec: StudySpec, records: Sequence[Record], pass_s: float) -> Estimate:
+    """The launches ahead and their time, from the mean seconds of one pass."""
+    launches = tuple(_pending(spec, records))
+    levels = len(spec.workload.levels)
+    passes = sum(len(x.num_speculative_tokens) * x.max_blocks * levels for x in launches)
+    return Estimate(
+        launches=launches,
+        boot_s=len(launches) * (boot_estimate(records) + WARM_UP_S),
+        measure_s=passes * pass_s,
+    )

@@ -1,0 +1,247 @@
+"""From curves to an answer: the finalist, the verdict, and the reasons in plain words.
+
+Rules: `speculate` needs an interval above 1 + min_gain; ties between candidates go to the simpler
+one; the numbers of the answer come from the confirmation, if there is one, and say so if not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autotune.core.acceptance import AcceptanceProfile
+from autotune.core.speedup import Point, SpeedupCurve, arms, curves, effect_of, mean_latencies
+from autotune.core.statistics import Interval, LaunchEffect
+from autotune.core.study import StudySpec
+from autotune.core.trial import BASELINE, Failure, Latencies, Record, Stage
+
+
+class Verdict(StrEnum):
+    """What to do."""
+
+    SPECULATE = "speculate"
+    DO_NOT_SPECULATE = "do_not_speculate"
+    TIE = "tie"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Basis(StrEnum):
+    """How far the answer has been proved."""
+
+    CONFIRMED = "confirmed"
+    SEARCH = "search"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalist:
+    """A candidate at its knee, as the search sees it."""
+
+    candidate: str
+    num_speculative_tokens: int
+    gpu_memory_utilization: float
+    speedup: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelEvidence:
+    """What was measured at one concurrency, winner against baseline."""
+
+    concurrency: int
+    weight: float
+    speedup: Interval
+    baseline_throughput: float
+    throughput: float
+    blocks: int
+    acceptance: AcceptanceProfile | None
+    baseline_latencies: Latencies | None
+    latencies: Latencies | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The answer of a study."""
+
+    verdict: Verdict
+    basis: Basis
+    finalist: Finalist | None
+    speedup: Interval | None
+    """Overall, weighted over the levels; of the confirmation where there is one."""
+    levels: tuple[LevelEvidence, ...]
+    search: tuple[SpeedupCurve, ...]
+    confirmation: tuple[SpeedupCurve, ...]
+    effect: LaunchEffect
+    failures: tuple[tuple[Record, Failure], ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def speculates(self) -> bool:
+        """Whether the exported configuration speculates."""
+        return self.verdict is Verdict.SPECULATE
+
+
+def of_stage(records: Sequence[Record], *, confirm: bool) -> list[Record]:
+    """The records of the confirmation, or all others."""
+    return [r for r in records if (r.trial.stage is Stage.CONFIRM) == confirm]
+
+
+def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
+    """Every candidate at its overall knee, the best first; close ones ordered by simplicity."""
+    overall = [c for c in curves(spec, of_stage(records, confirm=False)) if c.concurrency is None]
+    if not overall:
+        return []
+    ranked = sorted(overall, key=lambda c: -_knee_point(c).speedup.mean)
+    top = _knee_point(ranked[0]).speedup.mean
+    close = [c for c in ranked if _knee_point(c).speedup.mean >= top * (1 - spec.objective.tolerance)]
+    close.sort(key=lambda c: _simplicity(spec, c))
+    rest = [c for c in ranked if c not in close]
+    gmu = spec.search.gpu_memory_utilization[0]
+    return [
+        Finalist(
+            candidate=c.candidate,
+            num_speculative_tokens=c.knee.num_speculative_tokens,
+            gpu_memory_utilization=gmu,
+            speedup=_knee_point(c).speedup,
+        )
+        for c in (*close, *rest)
+    ]
+
+
+def hopeless(spec: StudySpec, finalist: Finalist) -> bool:
+    """Whether even the upper end of the best candidate's interval promises no gain."""
+    return finalist.speedup.high <= 1 + spec.objective.min_gain
+
+
+def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
+    """The answer that these records allow, whatever is still missing."""
+    search = curves(spec, of_stage(records, confirm=False))
+    confirm_records = of_stage(records, confirm=True)
+    confirmation = curves(spec, confirm_records)
+    ranked = finalists(spec, records)
+    finalist = ranked[0] if ranked else None
+    confirmed = _overall_point(confirmation, finalist)
+    point = confirmed or _overall_point(search, finalist)
+    basis = Basis.CONFIRMED if confirmed else (Basis.SEARCH if point else Basis.NOTHING)
+    verdict, why = judge(spec, point.speedup if point else None)
+    used = confirm_records if confirmed else of_stage(records, confirm=False)
+    return Recommendation(
+        verdict=verdict,
+        basis=basis,
+        finalist=finalist,
+        speedup=point.speedup if point else None,
+        levels=_evidence(spec, used, confirmation if confirmed else search, finalist),
+        search=search,
+        confirmation=confirmation,
+        effect=effect_of(records, spec.workload.levels),
+        failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
+        reasons=(why, *_remarks(spec, search, finalist, basis, confirmed)),
+    )
+
+
+def judge(spec: StudySpec, speedup: Interval | None) -> tuple[Verdict, str]:
+    """The verdict that an interval allows, with its reason."""
+    need = 1 + spec.objective.min_gain
+    tolerance = spec.objective.tolerance
+    if speedup is None:
+        return Verdict.INCONCLUSIVE, "no candidate could be measured"
+    shown = speedup.show()
+    if speedup.low > need:
+        return Verdict.SPECULATE, f"the speedup {shown} lies above {need:g}x"
+    if speedup.high <= need:
+        return Verdict.DO_NOT_SPECULATE, f"the best speedup {shown} does not reach {need:g}x"
+    if need * (1 - tolerance) <= speedup.low and speedup.high <= need * (1 + tolerance):
+        return Verdict.TIE, f"the speedup {shown} is {need:g}x within the tolerance of {tolerance:.0%}"
+    return (
+        Verdict.INCONCLUSIVE,
+        f"the interval of the speedup {shown} covers {need:g}x: more blocks or launches are needed",
+    )
+
+
+def _simplicity(spec: StudySpec, curve: SpeedupCurve) -> tuple[bool, int, str]:
+    candidate = spec.candidate(curve.candidate)
+    return candidate.row.has_weights, curve.knee.num_speculative_tokens, curve.candidate
+
+
+def _knee_point(curve: SpeedupCurve) -> Point:
+    return curve.at(curve.knee.num_speculative_tokens)
+
+
+def _overall_point(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> Point | None:
+    if finalist is None:
+        return None
+    for curve in found:
+        if curve.candidate == finalist.candidate and curve.concurrency is None:
+            ks = [p.num_speculative_tokens for p in curve.points]
+            k = finalist.num_speculative_tokens
+            return curve.at(k) if k in ks else None
+    return None
+
+
+def _evidence(
+    spec: StudySpec,
+    records: Sequence[Record],
+    found: Sequence[SpeedupCurve],
+    finalist: Finalist | None,
+) -> tuple[LevelEvidence, ...]:
+    baseline = arms(records).get((BASELINE, 0))
+    if finalist is None or baseline is None:
+        return ()
+    rows = []
+    passes = [p for r in baseline.records if r.measurement for p in r.measurement.passes]
+    for level in spec.workload.levels:
+        curve = next(
+            (
+                c
+                for c in found
+                if c.candidate == finalist.candidate and c.concurrency == level.concurrency
+            ),
+            None,
+        )
+        if curve is None:
+            continue
+        point = curve.at(finalist.num_speculative_tokens)
+        mine = [p for p in passes if p.concurrency == level.concurrency and not p.invalid]
+        rows.append(
+            LevelEvidence(
+                concurrency=level.concurrency,
+                weight=level.weight,
+                speedup=point.speedup,
+                baseline_throughput=point.throughput / point.speedup.mean,
+                throughput=point.throughput,
+                blocks=point.blocks,
+                acceptance=point.acceptance,
+                baseline_latencies=mean_latencies(mine),
+                latencies=point.latencies,
+            )
+        )
+    return tuple(rows)
+
+
+def _remarks(
+    spec: StudySpec,
+    search: Sequence[SpeedupCurve],
+    finalist: Finalist | None,
+    basis: Basis,
+    confirmed: Point | None,
+) -> list[str]:
+    remarks = []
+    if finalist is None:
+        return remarks
+    overall = next(
+        c for c in search if c.candidate == finalist.candidate and c.concurrency is None
+    )
+    if overall.knee.single:
+        remarks.append("only one K was measured for the finalist: best known, not a knee")
+    elif overall.knee.at_edge:
+        remarks.append(f"the best K, {overall.knee.best}, is the largest tried: try larger ones")
+    if basis is Basis.SEARCH and not hopeless(spec, finalist):
+        remarks.append("unverified: the configuration has not been launched as it would be deployed")
+    if confirmed and not _agree(confirmed.speedup, finalist.speedup):
+        remarks.append(
+            f"the confirmation ({confirmed.speedup.show()}) and the search "
+            f"({finalist.speedup.show()}) disagree beyond their intervals"
+        )
+    return remarks
+
+
+def _agree(one: Interval, other: Interval) -> bool:
+    return one.low <= other.high and other.low <= one.high

@@ -1,0 +1,251 @@
+"""From records to curves: speedup over K with its interval, per concurrency and overall.
+
+Rules: a ratio is formed block by block between arms that ran the same prompts; the denominator is
+a launch without speculation, never live K = 0; intervals that compare launches carry the launch
+effect; invalid passes never enter.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.core.acceptance import AcceptanceProfile, SpecCounters
+from autotune.core.knee import Knee, find_knee
+from autotune.core.statistics import (
+    Estimate,
+    Interval,
+    LaunchEffect,
+    launch_effect,
+    mean_of,
+    weighted,
+)
+from autotune.core.study import Level, StudySpec
+from autotune.core.trial import BASELINE, Latencies, Pass, Record
+
+Blocks = Mapping[int, float]
+"""Block index to log throughput."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """All launches of one point (candidate and K) on one split of the prompts."""
+
+    records: tuple[Record, ...]
+
+    def blocks(self, concurrency: int) -> Blocks:
+        """Mean log throughput of each block over the launches that ran it."""
+        return _mean_blocks([blocks_of(r, concurrency) for r in self.records])
+
+    def launches(self, concurrency: int) -> int:
+        """How many launches measured this level."""
+        return sum(1 for r in self.records if blocks_of(r, concurrency))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One K of a curve."""
+
+    num_speculative_tokens: int
+    speedup: Interval
+    estimate: Estimate
+    """The same on logarithms, without the launch effect."""
+    throughput: float
+    """Geometric mean over the blocks, output tokens per second."""
+    blocks: int
+    acceptance: AcceptanceProfile | None
+    latencies: Latencies | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedupCurve:
+    """Speedup over K of one candidate; `concurrency` None is the weighted overall curve."""
+
+    candidate: str
+    concurrency: int | None
+    points: tuple[Point, ...]
+    knee: Knee
+
+    def at(self, num_speculative_tokens: int) -> Point:
+        """The point of that K."""
+        return next(p for p in self.points if p.num_speculative_tokens == num_speculative_tokens)
+
+
+def blocks_of(record: Record, concurrency: int) -> Blocks:
+    """Log throughput of each valid block of a record; empty for a failure."""
+    if record.measurement is None:
+        return {}
+    return {p.block: p.log_throughput for p in record.measurement.at(concurrency)}
+
+
+def arms(records: Iterable[Record]) -> dict[tuple[str, int], Arm]:
+    """Group the measured records by (candidate, K); pass records of one split only."""
+    groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.measurement is not None:
+            key = (record.trial.candidate, record.trial.num_speculative_tokens)
+            groups[key].append(record)
+    return {key: Arm(records=tuple(group)) for key, group in groups.items()}
+
+
+def effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffect:
+    """The launch effect from every group of equal launches in the records, all splits."""
+    groups: list[list[float]] = []
+    for split in ("search", "confirmation"):
+        for arm in arms(r for r in records if r.trial.stage.split == split).values():
+            groups += [_launch_means(arm, level.concurrency) for level in levels]
+    # The levels of one launch share its effect: they are one observation, not several.
+    effect = launch_effect(groups)
+    dof = max(effect.dof / max(len(levels), 1), min(effect.dof, 4.0))
+    return LaunchEffect(sd=effect.sd, dof=dof, launches=effect.launches)
+
+
+def compare(arm: Arm, other: Arm, concurrency: int) -> Estimate | None:
+    """Mean of the per-block log ratios arm / other; None without a block in common."""
+    ours, theirs = arm.blocks(concurrency), other.blocks(concurrency)
+    shared = sorted(set(ours) & set(theirs))
+    return mean_of([ours[b] - theirs[b] for b in shared]) if shared else None
+
+
+def level_points(
+    spec: StudySpec, records: Sequence[Record], concurrency: int, effect: LaunchEffect
+) -> dict[str, list[Point]]:
+    """The measured points of every candidate at one level; K = 0 of live launches left out."""
+    found = arms(records)
+    baseline = found.get((BASELINE, 0))
+    points: dict[str, list[Point]] = defaultdict(list)
+    if baseline is None:
+        return points
+    for (name, k), arm in sorted(found.items()):
+        estimate = compare(arm, baseline, concurrency)
+        if k == 0 or estimate is None:
+            continue
+        full = effect.on(estimate, arm.launches(concurrency), baseline.launches(concurrency))
+        points[name].append(_point(arm, k, concurrency, estimate, full.interval()))
+    return points
+
+
+def curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
+    """Every candidate's curve at each level and overall, from records of one split."""
+    levels = spec.workload.levels
+    effect = effect_of(records, levels)
+    found = arms(records)
+    per_level = {
+        lv.concurrency: level_points(spec, records, lv.concurrency, effect) for lv in levels
+    }
+    result = []
+    for candidate in spec.candidates:
+        mine = {c: points[candidate.name] for c, points in per_level.items() if candidate.name in points}
+        for concurrency, points in mine.items():
+            result.append(_curve(spec, found, candidate.name, concurrency, points))
+        overall = _overall(spec, mine, effect, found, candidate.name)
+        if overall:
+            result.append(_curve(spec, found, candidate.name, None, overall))
+    return tuple(result)
+
+
+def _curve(
+    spec: StudySpec,
+    found: Mapping[tuple[str, int], Arm],
+    name: str,
+    concurrency: int | None,
+    points: Sequence[Point],
+) -> SpeedupCurve:
+    levels = spec.workload.levels
+    chosen = [lv for lv in levels if concurrency is None or lv.concurrency == concurrency]
+
+    def tied(k: int, best: int) -> bool:
+        if k == best:
+            return True
+        parts = [compare(found[name, k], found[name, best], lv.concurrency) for lv in chosen]
+        known = [(e, lv.weight) for e, lv in zip(parts, chosen, strict=True) if e is not None]
+        if not known:
+            return False
+        interval = weighted([e for e, _ in known], [w for _, w in known]).interval()
+        return interval.low <= 1.0 <= interval.high
+
+    knee = find_knee(
+        {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
+    )
+    return SpeedupCurve(
+        candidate=name, concurrency=concurrency, points=tuple(points), knee=knee
+    )
+
+
+def _overall(
+    spec: StudySpec,
+    mine: Mapping[int, Sequence[Point]],
+    effect: LaunchEffect,
+    found: Mapping[tuple[str, int], Arm],
+    name: str,
+) -> list[Point]:
+    levels = spec.workload.levels
+    by_k = [{p.num_speculative_tokens: p for p in mine.get(lv.concurrency, ())} for lv in levels]
+    shared = sorted(set.intersection(*(set(points) for points in by_k)))
+    result = []
+    for k in shared:
+        parts = [points[k] for points in by_k]
+        estimate = weighted([p.estimate for p in parts], [lv.weight for lv in levels])
+        primary = spec.workload.primary.concurrency
+        arm, base = found[name, k], found[BASELINE, 0]
+        full = effect.on(estimate, arm.launches(primary), base.launches(primary))
+        result.append(_point(arm, k, primary, estimate, full.interval(), pooled=True))
+    return result
+
+
+def _point(
+    arm: Arm,
+    k: int,
+    concurrency: int,
+    estimate: Estimate,
+    speedup: Interval,
+    *,
+    pooled: bool = False,
+) -> Point:
+    passes = [
+        p
+        for r in arm.records
+        if r.measurement
+        for p in r.measurement.passes
+        if not p.invalid and (pooled or p.concurrency == concurrency)
+    ]
+    logs = list(arm.blocks(concurrency).values())
+    return Point(
+        num_speculative_tokens=k,
+        speedup=speedup,
+        estimate=estimate,
+        throughput=mean_of(logs).interval().mean,
+        blocks=estimate.n,
+        acceptance=_pooled_profile(passes),
+        latencies=mean_latencies([p for p in passes if p.concurrency == concurrency]),
+    )
+
+
+def mean_latencies(passes: Sequence[Pass]) -> Latencies | None:
+    """Mean over the passes of each latency figure; None when no pass has any."""
+    known = [p.latencies for p in passes if p.latencies is not None]
+    if not known:
+        return None
+    return Latencies(
+        **{name: sum(getattr(x, name) for x in known) / len(known) for name in Latencies.__slots__}
+    )
+
+
+def _pooled_profile(passes: Sequence[Pass]) -> AcceptanceProfile | None:
+    counters = [p.spec for p in passes if p.spec is not None]
+    return sum(counters, SpecCounters()).profile if counters else None
+
+
+def _mean_blocks(parts: Sequence[Blocks]) -> Blocks:
+    values: dict[int, list[float]] = defaultdict(list)
+    for part in parts:
+        for block, value in part.items():
+            values[block].append(value)
+    return {block: sum(v) / len(v) for block, v in values.items()}
+
+
+def _launch_means(arm: Arm, concurrency: int) -> list[float]:
+    parts = [b for r in arm.records if (b := blocks_of(r, concurrency))]
+    if len(parts) < 2:  # noqa: PLR2004 - two launches are the least that can differ
+        return []
+    shared = set.intersection(*(set(p) for p in parts))
+    return [sum(p[b] for b in shared) / len(shared) for p in parts] if shared else []

@@ -1,0 +1,235 @@
+"""What is asked: target, workload, candidates, search. Values that check themselves.
+
+Rule: the words are those of candidates.yaml and of vLLM; a value raises ValueError with the rule
+and the offending numbers, the edge (config/) adds file and line.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.core.methods import MAX_SPECULATIVE_TOKENS, Method, find_method
+
+JSON = None | str | int | float | bool | list["JSON"] | dict[str, "JSON"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The model served and how; the same for every candidate."""
+
+    model: str
+    engine: str = "vllm"
+    engine_args: Mapping[str, JSON] = field(default_factory=dict)
+    """vLLM's own arguments, dashes or underscores alike; held with underscores."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()
+    """argv prefix that starts the engine elsewhere (another environment, a wrapper)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The production sampling parameters, sent with every request."""
+
+    temperature: float
+    params: Mapping[str, JSON] = field(default_factory=dict)
+    """Further OpenAI or vLLM request fields, such as top_p, top_k, seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One concurrency of the workload, and what it counts in the overall pick."""
+
+    concurrency: int
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
+        if not self.weight > 0:
+            raise ValueError(f"a level's weight must be positive, got {self.weight}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One request's messages, with a stable id."""
+
+    id: str
+    messages: tuple[Mapping[str, JSON], ...]
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is sent: prompts for the search, others for the confirmation, at these levels."""
+
+    search: tuple[Prompt, ...]
+    confirmation: tuple[Prompt, ...]
+    levels: tuple[Level, ...]
+    max_tokens: int
+    sampling: Sampling
+    ignore_eos: bool = False
+    chat_template_kwargs: Mapping[str, JSON] = field(default_factory=dict)
+    requests_per_stream: int = 4
+    """Requests per concurrent stream in one block; fewer are all ramp and tail."""
+
+    def __post_init__(self) -> None:
+        if self.requests_per_stream < 4:
+            raise ValueError(
+                "a block needs at least 4 requests per concurrent stream, got "
+                f"requests_per_stream = {self.requests_per_stream}"
+            )
+        for level in self.levels:
+            need = self.block_size(level.concurrency)
+            for split, prompts in (("search", self.search), ("confirmation", self.confirmation)):
+                if len(prompts) < need:
+                    raise ValueError(
+                        f"concurrency {level.concurrency} needs blocks of {need} prompts, the "
+                        f"{split} split has {len(prompts)}: add prompts or lower the concurrency"
+                    )
+
+    @property
+    def primary(self) -> Level:
+        """The level with the largest weight; the first of equals."""
+        return max(self.levels, key=lambda level: level.weight)
+
+    def block_size(self, concurrency: int) -> int:
+        """Number of prompts of one block at this concurrency."""
+        return self.requests_per_stream * concurrency
+
+    def prompts(self, split: str) -> tuple[Prompt, ...]:
+        """The prompts of one split, in file order."""
+        return {"search": self.search, "confirmation": self.confirmation}[split]
+
+    def blocks(self, split: str, concurrency: int) -> int:
+        """How many whole blocks the prompts of a split fill at this concurrency."""
+        return len(self.prompts(split)) // self.block_size(concurrency)
+
+    def block(self, split: str, concurrency: int, index: int) -> tuple[Prompt, ...]:
+        """The prompts of one block: every n-th prompt, so that each block mixes all tasks."""
+        count = self.blocks(split, concurrency)
+        return self.prompts(split)[index % count :: count][: self.block_size(concurrency)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One way to draft, before its K is chosen."""
+
+    name: str
+    method: str
+    model: str | None = None
+    num_speculative_tokens: tuple[int, ...] = ()
+    """The K to try, ascending; empty means those of the search."""
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    """Further fields of vLLM's SpeculativeConfig, passed through."""
+
+    def __post_init__(self) -> None:
+        row = find_method(self.method)
+        if row.needs_model and self.model is None:
+            raise ValueError(f"method {self.method!r} needs a draft `model`")
+        check_ks(self.num_speculative_tokens)
+
+    @property
+    def row(self) -> Method:
+        """What the table of methods says of this candidate."""
+        return find_method(self.method)
+
+    def speculative_config(self, num_speculative_tokens: int) -> dict[str, JSON] | None:
+        """vLLM's --speculative-config for this K; None for K = 0, plain decoding."""
+        if num_speculative_tokens == 0:
+            return None
+        config: dict[str, JSON] = {"method": self.method}
+        if self.model is not None:
+            config["model"] = self.model
+        return config | {"num_speculative_tokens": num_speculative_tokens} | dict(self.settings)
+
+
+def check_ks(ks: tuple[int, ...]) -> None:
+    """Refuse K that are not rising, not positive, or above the sampler's ceiling."""
+    if list(ks) != sorted(set(ks)):
+        raise ValueError(f"num_speculative_tokens must rise without repetition, got {list(ks)}")
+    for k in ks:
+        if not 1 <= k <= MAX_SPECULATIVE_TOKENS:
+            raise ValueError(
+                f"num_speculative_tokens must lie in [1, {MAX_SPECULATIVE_TOKENS}] "
+                f"(vLLM's rejection sampler), got {k}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How the space is searched and what the search may cost."""
+
+    num_speculative_tokens: tuple[int, ...] = (1, 2, 3, 5)
+    gpu_memory_utilization: tuple[float, ...] = (0.9,)
+    budget_s: float | None = None
+    min_blocks: int = 3
+    max_blocks: int = 8
+    confirm_rounds: int = 2
+    """How often baseline and winner are launched in the A B A B confirmation."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_ks(self.num_speculative_tokens)
+        for value in self.gpu_memory_utilization:
+            if not 0 < value <= 1:
+                hint = f"; did you mean {value / 100:g}?" if 1 < value <= 100 else ""
+                raise ValueError(f"gpu_memory_utilization must lie in (0, 1], got {value:g}{hint}")
+        if not 2 <= self.min_blocks <= self.max_blocks:
+            raise ValueError(
+                f"need 2 <= min_blocks <= max_blocks, got [{self.min_blocks}, {self.max_blocks}]"
+            )
+        if self.confirm_rounds < 1:
+            raise ValueError(f"confirm_rounds must be at least 1, got {self.confirm_rounds}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """An upper bound on a per-level metric, such as p99_ttft_ms <= 300."""
+
+    metric: str
+    upper: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What is maximised and what counts as a gain."""
+
+    metric: str = "output_throughput"
+    tolerance: float = 0.02
+    """Two speedups closer than this fraction are the same to the user."""
+    min_gain: float = 0.0
+    """`speculate` needs the interval of the speedup above 1 + min_gain."""
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance is a fraction in (0, 1), got {self.tolerance}")
+        if self.min_gain < 0:
+            raise ValueError(f"min_gain is a fraction of at least 0, got {self.min_gain}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySpec:
+    """One study, whole: everything that decides what will be launched and measured."""
+
+    name: str
+    target: Target
+    workload: Workload
+    candidates: tuple[Candidate, ...]
+    search: Search
+    objective: Objective
+
+    def __post_init__(self) -> None:
+        names = [candidate.name for candidate in self.candidates]
+        doubles = sorted({name for name in names if names.count(name) > 1})
+        if doubles:
+            raise ValueError(f"candidate names must be unique, repeated: {', '.join(doubles)}")
+        if "baseline" in names:
+            raise ValueError("'baseline' is the name of plain decoding, choose another")
+
+    def ks(self, candidate: Candidate) -> tuple[int, ...]:
+        """The K to try for a candidate."""
+        return candidate.num_speculative_tokens or self.search.num_speculative_tokens
+
+    def candidate(self, name: str) -> Candidate:
+        """The candidate of that name."""
+        return next(c for c in self.candidates if c.name == name)

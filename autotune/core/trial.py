@@ -1,0 +1,216 @@
+"""What is done and what comes of it: Launch, Pass, Trial, Measurement, Failure, Record.
+
+Rules: a launch is the unit of work, a trial the unit of knowledge; a failure is a value with a
+cause, never a number; a pass keeps what was measured, valid or not, and says why not.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from autotune.core.acceptance import SpecCounters
+from autotune.core.study import JSON, Candidate
+
+BASELINE = "baseline"
+
+
+class Stage(StrEnum):
+    """Why a launch exists, in the order of a study."""
+
+    BASELINE = "baseline"
+    SCREEN = "screen"
+    REFINE = "refine"
+    CONFIRM = "confirm"
+
+    @property
+    def split(self) -> str:
+        """Which prompts are used: the confirmation sees none of the search's."""
+        return "confirmation" if self is Stage.CONFIRM else "search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One life of a server: what it is started with and what it is to measure."""
+
+    stage: Stage
+    candidate: Candidate | None
+    """None is plain decoding, the denominator of every speedup."""
+    num_speculative_tokens: tuple[int, ...]
+    """The K to measure, rising; (0,) for the baseline."""
+    gpu_memory_utilization: float
+    live: bool = False
+    """K changes from pass to pass without a restart (design: live K)."""
+    repeat: int = 0
+    """Which of several equal launches this is."""
+    max_blocks: int
+    measure_s: float | None = None
+    """Wall-clock bound on the measuring, start and warm-up apart; None: until max_blocks."""
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The candidate's name, or `baseline`."""
+        return self.candidate.name if self.candidate else BASELINE
+
+    @property
+    def k_max(self) -> int:
+        """The K that the server is started with; 0 means without speculation."""
+        return max(self.num_speculative_tokens)
+
+    def trial(self, num_speculative_tokens: int) -> "Trial":
+        """The trial that this launch answers for one K."""
+        return Trial(
+            candidate=self.name,
+            num_speculative_tokens=num_speculative_tokens,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            settings=self.candidate.settings if self.candidate else {},
+            stage=self.stage,
+            live=self.live,
+            repeat=self.repeat,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One point of the space, at one stage of the study."""
+
+    candidate: str
+    num_speculative_tokens: int
+    gpu_memory_utilization: float
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    stage: Stage
+    live: bool = False
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Median and 99th percentile over the requests of a pass, in milliseconds."""
+
+    median_ttft_ms: float
+    p99_ttft_ms: float
+    median_tpot_ms: float
+    p99_tpot_ms: float
+    median_e2e_ms: float
+    p99_e2e_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One block of prompts at one K and one concurrency, as measured."""
+
+    num_speculative_tokens: int
+    concurrency: int
+    block: int
+    order: int
+    """Position in the sequence of passes of the launch, from 0."""
+    started_s: float
+    """Seconds since the server was ready."""
+    duration_s: float
+    requests: int
+    failed: int
+    prompt_tokens: int
+    output_tokens: int
+    latencies: Latencies | None
+    spec: SpecCounters | None
+    """None without speculation or when the engine shows no such counters."""
+    prefix_hit_rate: float = 0.0
+    preemptions: int = 0
+    invalid: str | None = None
+    """Why this pass must not enter a curve."""
+
+    @property
+    def output_throughput(self) -> float:
+        """Output tokens per second of wall clock, all streams together."""
+        return self.output_tokens / self.duration_s
+
+    @property
+    def log_throughput(self) -> float:
+        """Natural logarithm of the output throughput: what is paired and averaged."""
+        return math.log(self.output_throughput)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """All passes of one trial, the invalid ones included."""
+
+    passes: tuple[Pass, ...]
+    kind: Literal["measurement"] = "measurement"
+
+    def at(self, concurrency: int) -> tuple[Pass, ...]:
+        """The valid passes at one concurrency, in block order; the last one of a block counts."""
+        last = {p.block: p for p in self.passes if p.concurrency == concurrency and not p.invalid}
+        return tuple(last[block] for block in sorted(last))
+
+    @property
+    def spec(self) -> SpecCounters | None:
+        """The pooled counters of all valid passes; None without any."""
+        counters = [p.spec for p in self.passes if p.spec is not None and not p.invalid]
+        return sum(counters[1:], counters[0]) if counters else None
+
+
+class Cause(StrEnum):
+    """Why a launch or a trial gave no number; each engine observes what it can."""
+
+    OUT_OF_MEMORY_START = "out_of_memory_start"
+    OUT_OF_MEMORY_RUNTIME = "out_of_memory_runtime"
+    KV_CACHE_TOO_SMALL = "kv_cache_too_small"
+    MEMORY_OCCUPIED = "memory_occupied"
+    START_TIMEOUT = "start_timeout"
+    ENGINE_STALLED = "engine_stalled"
+    CRASHED_START = "crashed_start"
+    CRASHED_RUNTIME = "crashed_runtime"
+    ENGINE_REFUSED = "engine_refused"
+    LAUNCHER_BROKEN = "launcher_broken"
+    DISK_FULL = "disk_full"
+    PORT_TAKEN = "port_taken"
+    LOAD_FAILED = "load_failed"
+    SAMPLING_BROKEN = "engine_sampling_broken"
+    NO_TIME = "no_time"
+    INTERRUPTED = "interrupted"
+    LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A trial that ended without a measurement, and what to do about it."""
+
+    cause: Cause
+    detail: str
+    remedy: str = ""
+    kind: Literal["failure"] = "failure"
+
+
+Outcome = Measurement | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What the engine said of itself: read back, not assumed."""
+
+    version: str
+    device: str
+    kv_cache_tokens: int | None
+    boot_s: float
+    resolved: Mapping[str, JSON] = field(default_factory=dict)
+    """Resolved settings that matter, such as speculative_config, max_model_len, dtype."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A trial and its outcome, with the launch it came from."""
+
+    trial: Trial
+    outcome: Outcome
+    launch_id: str
+    fingerprint: str
+    """Hash of what must be equal for two records to be compared: target, workload, engine."""
+    why: str
+    facts: EngineFacts | None = None
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The outcome if it is a measurement."""
+        return self.outcome if isinstance(self.outcome, Measurement) else None
