@@ -1,0 +1,105 @@
+"""From vLLM's /metrics text to Counters.
+
+Rules: names that differ between vLLM generations are rows of `NAMES`, newest first; samples are
+summed over engines; `_created` timestamps are no counters; a family that is absent is None ("not
+known"), never 0. Source: vllm/v1/metrics/loggers.py, vllm/v1/spec_decode/metrics.py.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from autotune.core.acceptance import SpecCounters
+from autotune.ports import Counters
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "drafts": ("vllm:spec_decode_num_drafts_total",),
+    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "accepted_per_pos": ("vllm:spec_decode_num_accepted_tokens_per_pos_total",),
+    "generation_tokens": ("vllm:generation_tokens_total",),
+    "prompt_tokens": ("vllm:prompt_tokens_total",),
+    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "preemptions": ("vllm:num_preemptions_total",),
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """All samples of one scrape, by full sample name."""
+
+    values: Mapping[str, list[tuple[Mapping[str, str], float]]]
+
+    def total(self, field: str) -> float | None:
+        """Sum over engines of the first known name of a field; None when none is there."""
+        found = self._find(field)
+        return sum(value for _, value in found) if found else None
+
+    def by_position(self) -> tuple[int, ...]:
+        """Accepted tokens by position, summed over engines."""
+        positions: dict[int, float] = defaultdict(float)
+        for labels, value in self._find("accepted_per_pos"):
+            positions[int(labels["position"])] += value
+        return tuple(int(positions[i]) for i in range(max(positions, default=-1) + 1))
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """The labels of the first sample of an info metric; empty when absent."""
+        found = self.values.get(name, [])
+        return found[0][0] if found else {}
+
+    def _find(self, field: str) -> list[tuple[Mapping[str, str], float]]:
+        return next((self.values[n] for n in NAMES[field] if n in self.values), [])
+
+
+def scrape(text: str) -> Samples:
+    """Parse the text of /metrics."""
+    values: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                values[sample.name].append((sample.labels, sample.value))
+    return Samples(values)
+
+
+def counters(samples: Samples) -> Counters:
+    """One reading; the speculation counters are None when the engine shows none."""
+    return Counters(
+        spec=_spec(samples),
+        generation_tokens=_int(samples, "generation_tokens"),
+        prompt_tokens=_int(samples, "prompt_tokens"),
+        prefix_queries=_int(samples, "prefix_queries"),
+        prefix_hits=_int(samples, "prefix_hits"),
+        preemptions=_int(samples, "preemptions"),
+        running=_int(samples, "running"),
+        waiting=_int(samples, "waiting"),
+        kv_cache_usage=samples.total("kv_cache_usage") or 0.0,
+    )
+
+
+def kv_cache_tokens(samples: Samples) -> int | None:
+    """Capacity of the KV cache in tokens, from cache_config_info; None when not told."""
+    info = samples.labels("vllm:cache_config_info")
+    blocks, size = info.get("num_gpu_blocks", ""), info.get("block_size", "")
+    return int(blocks) * int(size) if blocks.isdigit() and size.isdigit() else None
+
+
+def _spec(samples: Samples) -> SpecCounters | None:
+    drafts = samples.total("drafts")
+    if drafts is None:
+        return None
+    return SpecCounters(
+        drafts=int(drafts),
+        draft_tokens=_int(samples, "draft_tokens"),
+        accepted_tokens=_int(samples, "accepted_tokens"),
+        accepted_per_pos=samples.by_position(),
+    )
+
+
+def _int(samples: Samples, field: str) -> int:
+    return int(samples.total(field) or 0)
