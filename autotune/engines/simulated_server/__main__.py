@@ -36,7 +36,7 @@ from autotune.engines.simulated_server.launch import (
     read_speculation,
 )
 from autotune.engines.simulated_server.metrics import Metrics
-from autotune.engines.simulated_server.world import World, WorldError, parse_world
+from autotune.engines.simulated_server.world import World, parse_world
 
 _WORKER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
@@ -46,7 +46,7 @@ def main() -> int:
     options = parse_options(sys.argv[1:])
     try:
         world = _read_world()
-    except (WorldError, TypeError, yaml.YAMLError, OSError) as error:
+    except (ValueError, TypeError, yaml.YAMLError, OSError) as error:
         sys.stderr.write(f"AUTOTUNE_SIM_WORLD: {error}\n")
         return 2
     launch = Launch(options=options, world=world, number=_count_launch(), speculation=None)

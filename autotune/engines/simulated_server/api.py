@@ -1,6 +1,6 @@
 """The HTTP endpoints over aiohttp.
 
-Rule: nothing is decided here: bytes go in to wire.py, a sequence to the engine, and what the
+Rule: nothing is decided here: bytes go in to wire.py, a job to the engine, and what the
 engine gives comes out as it comes. Faults of the wire are injected here, and only here.
 """
 
@@ -13,11 +13,12 @@ from typing import Any
 
 from aiohttp import web
 
-from autotune.engines.simulated_server.engine import Engine, Output, Sequence_
+from autotune.engines.simulated_server.engine import Engine
 from autotune.engines.simulated_server.launch import Launch
 from autotune.engines.simulated_server.log import VERSION, say
 from autotune.engines.simulated_server.metrics import Metrics
 from autotune.engines.simulated_server.model import unit
+from autotune.engines.simulated_server.request import Output, Request, make_request
 from autotune.engines.simulated_server.wire import (
     DEAD,
     INTERNAL,
@@ -102,12 +103,12 @@ class Api:
                 raise DEAD
             if self._strikes("http_500_rate", number):
                 raise INTERNAL
-            sequence = self._sequence(ask, number)
-            self._engine.submit(sequence)
+            job = make_request(ask, self._launch, number)
+            self._engine.submit(job)
             try:
-                return await self._answer(request, ask, sequence, number)
+                return await self._answer(request, ask, job, number)
             finally:
-                self._engine.abort(sequence)
+                self._engine.abort(job)
         except RequestError as error:
             return web.json_response(error.body, status=error.status)
 
@@ -115,33 +116,20 @@ class Api:
         rate = self._launch.fault(fault)
         return rate is not None and unit(self._launch.world.seed, fault, number) < rate
 
-    def _sequence(self, ask: Ask, number: int) -> Sequence_:
-        """A greedy reply follows from the prompt alone, a sampled one from its seed, too."""
-        sampled = (number if ask.seed is None else ask.seed) if ask.temperature > 0 else None
-        return Sequence_(
-            key=(self._launch.world.seed, " ".join(ask.prompt), sampled),
-            blocks=ask.blocks,
-            prompt_tokens=len(ask.prompt),
-            max_tokens=ask.max_tokens,
-            ignore_eos=ask.ignore_eos,
-            temperature=ask.temperature,
-            wanted_k=ask.wanted_k,
-        )
-
     async def _answer(
-        self, request: web.Request, ask: Ask, sequence: Sequence_, number: int
+        self, request: web.Request, ask: Ask, job: Request, number: int
     ) -> web.StreamResponse:
         prefix = "chatcmpl" if ask.chat else "cmpl"
         reply = Reply(
             ident=f"{prefix}-{number:016x}",
             chat=ask.chat,
             model=self._launch.options.served_model_name,
-            prompt_tokens=sequence.prompt_tokens,
+            prompt_tokens=job.prompt_tokens,
         )
         if ask.stream:
-            return await self._stream(request, ask, self._chunks(ask, reply, sequence, number))
+            return await self._stream(request, ask, self._chunks(ask, reply, job, number))
         texts, tokens, reason = [], 0, "stop"
-        async for output in _outputs(sequence):
+        async for output in _outputs(job):
             texts.append(output.text)
             tokens += output.tokens
             reason = output.finish_reason or reason
@@ -168,10 +156,10 @@ class Api:
         return response
 
     async def _chunks(
-        self, ask: Ask, reply: Reply, sequence: Sequence_, number: int
+        self, ask: Ask, reply: Reply, job: Request, number: int
     ) -> AsyncIterator[dict[str, Any]]:
         tokens = 0
-        async for output in _outputs(sequence):
+        async for output in _outputs(job):
             if tokens == 0 and ask.chat:
                 yield self._with_usage(ask, reply, reply.role(), 0)
             tokens += output.tokens
@@ -190,9 +178,9 @@ class Api:
         return {**chunk, "usage": reply.usage(self._told(tokens) if tokens else 0)}
 
 
-async def _outputs(sequence: Sequence_) -> AsyncIterator[Output]:
+async def _outputs(job: Request) -> AsyncIterator[Output]:
     while True:
-        output = await sequence.outputs.get()
+        output = await job.outputs.get()
         if output is None:
             raise DEAD
         yield output

@@ -24,14 +24,14 @@ _IGNORED = """
     pipeline-parallel-size quantization reasoning-parser revision scheduling-policy seed
     stream-interval structured-outputs-config swap-space tensor-parallel-size tokenizer
     tokenizer-mode tool-call-parser uvicorn-log-level worker-extension-cls
-""".split()
+"""
 _LISTS = {"cudagraph-capture-sizes", "lora-modules", "middleware"}
 _IGNORED_SWITCHES = """
     async-scheduling disable-access-log-for-endpoints disable-log-stats disable-uvicorn-access-log
     disable-log-requests enable-auto-tool-choice enable-chunked-prefill enable-expert-parallel
     enable-force-include-usage enable-lora enable-log-requests enable-prompt-tokens-details
     enable-sleep-mode enforce-eager trust-remote-code
-""".split()
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Options:
     model: str
     host: str | None
     port: int
-    served_model_name: str
+    served_model_names: tuple[str, ...]
     gpu_memory_utilization: float
     max_model_len: int
     max_num_seqs: int
@@ -50,6 +50,11 @@ class Options:
     prefix_caching: bool
     given: dict[str, Any]
     """Every flag that was given, under vLLM's name of it, for the log."""
+
+    @property
+    def served_model_name(self) -> str:
+        """The name that answers and counters carry: the first."""
+        return self.served_model_names[0]
 
 
 def parse_options(argv: Sequence[str]) -> Options:
@@ -63,12 +68,11 @@ def parse_options(argv: Sequence[str]) -> Options:
     given = vars(parser.parse_args([*from_file, *rest]))
     if "model" not in given:
         parser.error("the following arguments are required: --model")
-    names = given.get("served_model_name", [given["model"]])
     return Options(
         model=given["model"],
         host=given.get("host"),
         port=given.get("port", 8000),
-        served_model_name=names[0],
+        served_model_names=tuple(given.get("served_model_name", [given["model"]])),
         gpu_memory_utilization=given.get("gpu_memory_utilization", 0.9),
         max_model_len=given.get("max_model_len", 4096),
         max_num_seqs=given.get("max_num_seqs", 256),
@@ -96,9 +100,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speculative-config", type=_json_object)
     parser.add_argument("--scheduler-cls")
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
-    for name in _IGNORED:
+    for name in _IGNORED.split():
         parser.add_argument(f"--{name}", nargs="+" if name in _LISTS else None)
-    for name in _IGNORED_SWITCHES:
+    for name in _IGNORED_SWITCHES.split():
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
     return parser
 

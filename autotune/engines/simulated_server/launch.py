@@ -16,17 +16,17 @@ from autotune.engines.simulated_server.world import Draft, World
 
 BLOCK_SIZE = 16
 _SEE = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
-_SPEC_FIELDS = frozenset(
-    """method model num_speculative_tokens draft_tensor_parallel_size tensor_parallel_size
-    quantization moe_backend attention_backend kv_cache_dtype max_model_len revision code_revision
-    disable_padded_drafter_batch disable_eagle_block_drop use_local_argmax_reduction
-    use_heterogeneous_vocab prompt_lookup_max prompt_lookup_min parallel_drafting
-    num_speculative_tokens_per_batch_size suffix_decoding_max_tree_depth
+_SPEC_FIELDS = """
+    method model num_speculative_tokens draft_tensor_parallel_size tensor_parallel_size
+    quantization moe_backend attention_backend kv_cache_dtype max_model_len revision
+    code_revision disable_padded_drafter_batch disable_eagle_block_drop
+    use_local_argmax_reduction use_heterogeneous_vocab prompt_lookup_max prompt_lookup_min
+    parallel_drafting num_speculative_tokens_per_batch_size suffix_decoding_max_tree_depth
     suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor
     suffix_decoding_min_token_prob draft_load_config rejection_sample_method
     synthetic_acceptance_rates synthetic_acceptance_length enable_adaptive_verification
-    draft_sample_method dspark_draft_topk enforce_eager index_share_for_mtp_iteration""".split()
-)
+    draft_sample_method dspark_draft_topk enforce_eager index_share_for_mtp_iteration
+"""
 
 
 class StartError(Exception):
@@ -126,7 +126,7 @@ def read_speculation(
     """Check --speculative-config as vLLM's SpeculativeConfig does."""
     if config is None:
         return None
-    unknown = sorted(set(config) - _SPEC_FIELDS)
+    unknown = sorted(set(config) - set(_SPEC_FIELDS.split()))
     if unknown:
         raise StartError(
             "pydantic_core._pydantic_core.ValidationError: 1 validation error for "

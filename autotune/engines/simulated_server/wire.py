@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from autotune.engines.simulated_server.launch import BLOCK_SIZE, Launch
@@ -60,8 +61,15 @@ class Ask:
     @property
     def blocks(self) -> tuple[int, ...]:
         """A hash for each full block of the prompt, and all before it."""
-        ends = range(BLOCK_SIZE, len(self.prompt) + 1, BLOCK_SIZE)
-        return tuple(hash((self.salt, self.prompt[:end])) for end in ends)
+        hashes = [hash(self.salt)]
+        for start in range(0, len(self.prompt) - BLOCK_SIZE + 1, BLOCK_SIZE):
+            hashes.append(hash((hashes[-1], self.prompt[start : start + BLOCK_SIZE])))
+        return tuple(hashes[1:])
+
+    @property
+    def digest(self) -> str:
+        """What stands for the prompt in every draw."""
+        return blake2b(" ".join(self.prompt).encode(), digest_size=16).hexdigest()
 
 
 def read_ask(raw: bytes, launch: Launch, *, chat: bool) -> Ask:
@@ -105,9 +113,9 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _check_model(name: object, launch: Launch) -> None:
-    served = launch.options.served_model_name
-    if name and name != served:
-        message = f"The model `{name}` does not exist. Valid aliases: {served}."
+    served = launch.options.served_model_names
+    if name and name not in served:
+        message = f"The model `{name}` does not exist. Valid aliases: {', '.join(served)}."
         raise RequestError(404, "NotFoundError", message, "model")
 
 

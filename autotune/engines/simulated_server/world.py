@@ -6,6 +6,7 @@ range is an error that names the place. A missing section has the defaults of a 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Draft:
 
     def __post_init__(self) -> None:
         rates = (1.0, *self.acceptance, 0.0)
-        if not self.acceptance or any(a < b for a, b in zip(rates, rates[1:], strict=False)):
+        if not self.acceptance or any(a < b for a, b in pairwise(rates)):
             raise WorldError(f"acceptance must fall within [0, 1], got {list(self.acceptance)}")
 
 
@@ -152,7 +153,7 @@ class World:
     """All durations are multiplied by it; 0.05 makes a test twenty times as fast."""
     seed: int = 0
     device: str = "cuda"
-    startup_s: float = 1.0
+    startup_s: float = 0.3
     step: StepTimes = field(default_factory=StepTimes)
     noise: Noise = field(default_factory=Noise)
     reply: Replies = field(default_factory=Replies)
@@ -211,4 +212,8 @@ def _keys(cls: Any, raw: object, where: str) -> dict[str, Any]:  # noqa: ANN401 
     unknown = sorted(set(raw) - {f.name for f in fields(cls)})
     if unknown:
         raise WorldError(f"{where}: unknown {', '.join(map(str, unknown))}")
+    numbers = [f.name for f in fields(cls) if isinstance(f.default, int | float)]
+    for name in numbers:
+        if name in raw and (isinstance(raw[name], bool) or not isinstance(raw[name], int | float)):
+            raise WorldError(f"{where}.{name}: expected a number, got {raw[name]!r}")
     return dict(raw)
