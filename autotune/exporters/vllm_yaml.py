@@ -1,0 +1,81 @@
+"""vllm.yaml: the engine arguments, for `vllm serve --config vllm.yaml` as it is.
+
+Rules: every launch of the tuner starts from a file rendered here, so the exported file is the one
+that was launched, byte for byte; it holds the target's arguments, the memory share and the
+speculation, nothing that belongs to one launch (port, scheduler), no evidence and no credentials.
+"""
+
+from collections.abc import Mapping
+
+from autotune.core.recommendation import Recommendation
+from autotune.core.redaction import is_secret
+from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.exporters._yaml import dump, without_nulls
+from autotune.ports import Exporter
+
+RESERVED = frozenset({"config", "gpu_memory_utilization", "model", "speculative_config"})
+"""Arguments that the study decides; a value in the target's engine_args does not count."""
+
+
+def render_engine_args(
+    spec: StudySpec,
+    candidate: Candidate | None,
+    num_speculative_tokens: int,
+    gpu_memory_utilization: float,
+) -> str:
+    """The text of a `--config` file; no candidate, or K = 0, is plain decoding."""
+    speculation = candidate.speculative_config(num_speculative_tokens) if candidate else None
+    values = {
+        "model": spec.target.model,
+        **engine_args(spec),
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "speculative_config": without_nulls(speculation) if speculation else None,
+    }
+    dashed = {key.replace("_", "-"): value for key, value in without_nulls(values).items()}
+    return dump(dashed, head=_head(spec.name))
+
+
+def engine_args(spec: StudySpec) -> dict[str, JSON]:
+    """The target's own arguments as they are written, by name; credentials are left out."""
+    given = {key.replace("-", "_"): value for key, value in spec.target.engine_args.items()}
+    return {
+        key: given[key]
+        for key in sorted(given)
+        if given[key] is not None and key not in RESERVED and not is_secret(key)
+    }
+
+
+def deployment(spec: StudySpec, result: Recommendation) -> tuple[Candidate | None, int, float]:
+    """Candidate, K and memory share to deploy; plain decoding if the verdict is another."""
+    best = result.finalist
+    if not result.speculates or best is None:
+        return None, 0, spec.search.gpu_memory_utilization[0]
+    return (
+        spec.candidate(best.candidate),
+        best.num_speculative_tokens,
+        best.gpu_memory_utilization,
+    )
+
+
+def _head(name: str) -> str:
+    # One launch and the export must agree to the byte: only the study's name may vary here.
+    return (
+        f"vLLM engine arguments, written by autotune for the study {' '.join(name.split())}.\n"
+        "What was measured with them, and where they hold: best-config.yaml beside the exported "
+        "file.\nUse: vllm serve --config vllm.yaml"
+    )
+
+
+class VllmYaml:
+    """Renders the recommended deployment as vLLM's own configuration file."""
+
+    filename = "vllm.yaml"
+
+    def render(
+        self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+    ) -> str:
+        """The engine arguments of the recommended deployment."""
+        return render_engine_args(spec, *deployment(spec, result))
+
+
+PLUGIN: Exporter = VllmYaml()
