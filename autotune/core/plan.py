@@ -31,7 +31,7 @@ def next_launch(
 
     `remaining_s` is what is left of the budget; None means no budget.
     """
-    todo = list(_pending(spec, records))
+    todo = list(pending(spec, records))
     if not todo:
         return None
     launch, ahead = todo[0], todo
@@ -60,7 +60,7 @@ def boot_estimate(records: Sequence[Record]) -> float:
     return sum(seen.values()) / len(seen) if seen else FIRST_BOOT_S
 
 
-def _pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
     if baseline_failed(records):
         return
@@ -232,7 +232,7 @@ class Estimate:
 
 def estimate(spec: StudySpec, records: Sequence[Record], pass_s: float) -> Estimate:
     """The launches ahead and their time, from the mean seconds of one pass."""
-    launches = tuple(_pending(spec, records))
+    launches = tuple(pending(spec, records))
     levels = len(spec.workload.levels)
     passes = sum(len(x.num_speculative_tokens) * x.max_blocks * levels for x in launches)
     return Estimate(

@@ -106,6 +106,19 @@ def compare(arm: Arm, other: Arm, concurrency: int) -> Estimate | None:
     return mean_of([ours[b] - theirs[b] for b in shared]) if shared else None
 
 
+def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
+    """Weighted overall throughput of a point over the baseline's; None where a level is missing."""
+    found = arms(records)
+    if (name, k) not in found or (BASELINE, 0) not in found:
+        return None
+    levels = spec.workload.levels
+    parts = [compare(found[name, k], found[BASELINE, 0], lv.concurrency) for lv in levels]
+    known = [p for p in parts if p is not None]
+    if len(known) < len(levels):
+        return None
+    return weighted(known, [lv.weight for lv in levels]).interval().mean
+
+
 def level_points(
     spec: StudySpec, records: Sequence[Record], concurrency: int, effect: LaunchEffect
 ) -> dict[str, list[Point]]:

@@ -1,0 +1,73 @@
+"""From a candidates file to everything that is known before the first launch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.config import LoadedFile, load
+from autotune.config.units import seconds
+from autotune.core.trial import Launch
+from autotune.ports import Engine, ServeOrder, find
+from autotune.tuning.paths import StudyPaths
+from autotune.tuning.saved import SavedStudy
+from autotune.tuning.tuner import fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A loaded file, its engine, and what the engine's host says."""
+
+    loaded: LoadedFile
+    engine: Engine
+    probe: Mapping[str, str]
+    paths: StudyPaths
+    fingerprint: str
+    budget_s: float | None
+    storage: str
+
+    @property
+    def saved(self) -> SavedStudy:
+        """What the study folder keeps of it."""
+        return SavedStudy(
+            spec=self.loaded.spec,
+            file=str(self.loaded.path),
+            text=self.loaded.text,
+            prompts_sha256=self.loaded.prompts_sha256,
+            fingerprint=self.fingerprint,
+            storage=self.storage,
+            tracking_uri=self.loaded.tracking.uri if self.loaded.tracking else None,
+            tracking_experiment=(
+                self.loaded.tracking.experiment if self.loaded.tracking else None
+            ),
+            probe=self.probe,
+        )
+
+
+def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
+    """Read the file and probe the engine; every fault of the file is a UserError."""
+    loaded = load(file)
+    engine: Engine = find("engines", loaded.spec.target.engine)
+    probe = engine.probe(loaded.spec.target.launcher)
+    paths = StudyPaths(root=loaded.root, name=loaded.spec.name)
+    return Prepared(
+        loaded=loaded,
+        engine=engine,
+        probe=probe,
+        paths=paths,
+        fingerprint=fingerprint(loaded.spec, loaded.prompts_sha256, probe),
+        budget_s=seconds(budget) if budget else loaded.spec.search.budget_s,
+        storage=storage or f"sqlite:///{paths.database}",
+    )
+
+
+def serve_order(ready: Prepared, launch: Launch, config_file: Path) -> ServeOrder:
+    """The order that the runner gives for this launch, for showing its argv."""
+    target = ready.loaded.spec.target
+    return ServeOrder(
+        config_file=config_file,
+        folder=ready.paths.launches,
+        launcher=target.launcher,
+        env=target.env,
+        live=launch.live,
+        model=target.model,
+    )

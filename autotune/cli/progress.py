@@ -1,0 +1,144 @@
+"""What the user sees while a study runs: launches, passes, elapsed, time left, the best so far.
+
+Rule: on a terminal one line at the bottom moves and the rest scrolls; elsewhere (CI, a log file)
+plain lines only. Nothing here decides anything.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from autotune.core.plan import estimate
+from autotune.core.recommendation import finalists
+from autotune.core.study import StudySpec
+from autotune.core.trial import Failure, Launch, Pass, Record
+from autotune.tuning.events import Event, LaunchEnded, LaunchStarted, PassDone, ServerReady
+
+FIRST_PASS_S = 8.0
+
+
+@dataclass(slots=True)
+class Screen:
+    """Draws the events of a study."""
+
+    console: Console
+    spec: StudySpec
+    progress: Progress
+    budget_s: float | None
+    started: float = field(default_factory=time.monotonic)
+    launches: int = 0
+    pass_seconds: list[float] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
+
+    def on(self, event: Event) -> None:
+        """Draw one event."""
+        match event:
+            case LaunchStarted(launch=launch):
+                self.launches += 1
+                self.passes = []
+                self._say(f"[bold]launch {self.launches}[/] {launch.name}: {launch.why}")
+                self._status(f"starting {launch.name}")
+            case ServerReady(launch=launch, boot_s=boot_s):
+                self._say(f"  ready after {boot_s:.0f} s")
+                self._status(f"warming up {launch.name}")
+            case PassDone(launch=launch, measured=measured):
+                self._passed(launch, measured)
+            case LaunchEnded(launch=launch, failure=failure):
+                self._ended(launch, failure)
+
+    def recorded(self, records: Sequence[Record]) -> None:
+        """Show the best so far and the time left."""
+        ranked = finalists(self.spec, records)
+        best = ranked[0] if ranked else None
+        left = self._left(records)
+        text = f"elapsed {_clock(time.monotonic() - self.started)}, about {_clock(left)} left"
+        if best:
+            text += (
+                f"; best so far {best.candidate} at K = {best.num_speculative_tokens}: "
+                f"{best.speedup.show()}"
+            )
+        self._say(f"  [dim]{text}[/]")
+
+    def _left(self, records: Sequence[Record]) -> float:
+        mean = sum(self.pass_seconds) / len(self.pass_seconds) if self.pass_seconds else FIRST_PASS_S
+        ahead = estimate(self.spec, records, mean).total_s
+        if self.budget_s is None:
+            return ahead
+        return max(min(ahead, self.budget_s - (time.monotonic() - self.started)), 0.0)
+
+    def _passed(self, launch: Launch, measured: Pass) -> None:
+        self.passes.append(measured)
+        self.pass_seconds.append(measured.duration_s)
+        self._status(
+            f"{launch.name} K = {measured.num_speculative_tokens}, concurrency "
+            f"{measured.concurrency}, block {measured.block + 1}: "
+            f"{measured.output_throughput:.1f} tok/s"
+        )
+        if measured.invalid:
+            self._say(
+                f"  [yellow]invalid pass[/] K = {measured.num_speculative_tokens}, concurrency "
+                f"{measured.concurrency}: {measured.invalid}"
+            )
+
+    def _ended(self, launch: Launch, failure: Failure | None) -> None:
+        for line in _table(launch, self.passes):
+            self._say(f"  {line}")
+        if failure:
+            self._say(f"  [red]{failure.cause.value}[/]: {failure.detail}")
+            self._say(f"  remedy: {failure.remedy}")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False)
+
+    def _status(self, text: str) -> None:
+        for task in self.progress.task_ids:
+            self.progress.update(task, description=text)
+
+
+@contextmanager
+def screen(console: Console, spec: StudySpec, budget_s: float | None) -> Iterator[Screen]:
+    """A screen for one study; its moving line is gone when the block ends."""
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with progress:
+        progress.add_task("preparing", total=None)
+        yield Screen(console, spec, progress, budget_s)
+
+
+def _table(launch: Launch, passes: Sequence[Pass]) -> Iterator[str]:
+    for k in launch.num_speculative_tokens:
+        cells = []
+        for concurrency in sorted({p.concurrency for p in passes}):
+            mine = [
+                p
+                for p in passes
+                if p.num_speculative_tokens == k and p.concurrency == concurrency and not p.invalid
+            ]
+            if mine:
+                tokens, seconds = sum(p.output_tokens for p in mine), sum(p.duration_s for p in mine)
+                cells.append(f"{tokens / seconds:7.1f} tok/s at c = {concurrency} ({len(mine)} blocks)")
+        if cells:
+            yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(passes, k)}"
+
+
+def _acceptance(passes: Sequence[Pass], k: int) -> str:
+    counters = [p.spec for p in passes if p.num_speculative_tokens == k and p.spec is not None]
+    if not counters:
+        return ""
+    profile = sum(counters[1:], counters[0]).profile
+    return f"  acceptance length {profile.length:.2f}" if profile else "  nothing drafted"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

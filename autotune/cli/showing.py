@@ -1,0 +1,161 @@
+"""`show`, `report`, `export`, `ui`, `clean`: what works on a finished or interrupted study."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from autotune.cli.results import announce, provenance, write_results
+from autotune.core.plan import pending
+from autotune.core.recommendation import Recommendation, recommend
+from autotune.core.speedup import overall_ratio
+from autotune.core.trial import Failure, Record, Stage
+from autotune.errors import UserError
+from autotune.ports import Exporter, find
+from autotune.tuning import saved
+from autotune.tuning.ledger import Ledger
+from autotune.tuning.lock import held
+from autotune.tuning.paths import StudyPaths
+from autotune.tuning.tuner import usable
+
+console = Console()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A stored study with its records."""
+
+    study: saved.SavedStudy
+    paths: StudyPaths
+    records: list[Record]
+
+    @property
+    def result(self) -> Recommendation:
+        """The answer that the records allow."""
+        return recommend(self.study.spec, self.records)
+
+
+def show(name: str, root: Path | None, *, passes: bool) -> None:
+    """Print the trials, and the passes if asked."""
+    opened = _open(name, root)
+    console.print(_trial_table(opened))
+    if passes:
+        console.print(_pass_table(opened))
+    left = list(pending(opened.study.spec, opened.records))
+    announce(console, opened.study.spec, opened.result, opened.paths, left)
+
+
+def report(name: str, root: Path | None) -> None:
+    """Write the report again."""
+    opened = _open(name, root)
+    about = provenance(opened.study, opened.records)
+    files = write_results(opened.study.spec, opened.paths, opened.records, opened.result, about)
+    for file in files:
+        console.print(str(file), highlight=False, soft_wrap=True)
+
+
+def export(name: str, root: Path | None, kind: str) -> None:
+    """Print one export."""
+    opened = _open(name, root)
+    exporter: Exporter = find("exporters", kind.replace("-", "_"))
+    about = provenance(opened.study, opened.records)
+    typer.echo(exporter.render(opened.study.spec, opened.result, about), nl=False)
+
+
+def ui(root: Path | None, port: int) -> None:
+    """Run MLflow's own server on the default database."""
+    base = root or saved.find_root(Path.cwd())
+    uri = f"sqlite:///{base / 'studies' / 'mlflow.db'}"
+    argv = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri]
+    console.print(f"MLflow UI of {uri}: http://127.0.0.1:{port} (end with Ctrl-C)")
+    done = subprocess.run([*argv, "--host", "127.0.0.1", "--port", str(port)], check=False)
+    raise typer.Exit(done.returncode)
+
+
+def clean(name: str, root: Path | None, *, yes: bool) -> None:
+    """Delete what a study has made; what ships with it stays."""
+    paths = _paths(name, root)
+    saved.load(paths)
+    made = [paths.launches, paths.database, paths.folder / "spec.json", paths.report]
+    made = [path for path in made if path.exists()]
+    for path in made:
+        console.print(f"{path}  ({_size(path) >> 10} KiB)", highlight=False, soft_wrap=True)
+    if not yes and not typer.confirm("delete these?"):
+        raise typer.Exit(1)
+    with held(paths.lock):
+        for path in made:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    paths.lock.unlink(missing_ok=True)
+
+
+def _open(name: str, root: Path | None) -> Opened:
+    paths = _paths(name, root)
+    study = saved.load(paths)
+    records = usable(Ledger(study.storage, study.spec).records(), study.fingerprint)
+    if not records:
+        raise UserError(f"study {name!r} has no measurement yet: autotune run {study.file}")
+    return Opened(study=study, paths=paths, records=records)
+
+
+def _paths(name: str, root: Path | None) -> StudyPaths:
+    return StudyPaths(root=(root or saved.find_root(Path.cwd())).resolve(), name=name)
+
+
+def _trial_table(opened: Opened) -> Table:
+    levels = opened.study.spec.workload.levels
+    table = Table("launch", "stage", "candidate", "K", title=f"study {opened.study.spec.name}")
+    for level in levels:
+        table.add_column(f"tok/s c={level.concurrency}", justify="right")
+    table.add_column("acceptance length", justify="right")
+    table.add_column("overall", justify="right")
+    for record in opened.records:
+        table.add_row(*_trial_row(opened, record))
+    return table
+
+
+def _trial_row(opened: Opened, record: Record) -> list[str]:
+    trial, levels = record.trial, opened.study.spec.workload.levels
+    head = [record.launch_id, trial.stage.value, trial.candidate, str(trial.num_speculative_tokens)]
+    if isinstance(record.outcome, Failure):
+        return [*head, f"[red]{record.outcome.cause.value}[/]", *[""] * (len(levels) + 1)]
+    cells = []
+    for level in levels:
+        mine = record.outcome.at(level.concurrency)
+        tokens, seconds = sum(p.output_tokens for p in mine), sum(p.duration_s for p in mine)
+        cells.append(f"{tokens / seconds:.1f}" if mine else "")
+    profile = record.outcome.spec.profile if record.outcome.spec else None
+    confirm = trial.stage is Stage.CONFIRM
+    same = [r for r in opened.records if (r.trial.stage is Stage.CONFIRM) == confirm]
+    ratio = overall_ratio(opened.study.spec, same, trial.candidate, trial.num_speculative_tokens)
+    length = f"{profile.length:.2f}" if profile else ""
+    return [*head, *cells, length, f"{ratio:.2f}x" if ratio else ""]
+
+
+def _pass_table(opened: Opened) -> Table:
+    names = ("launch", "candidate", "K", "c", "block", "tok/s", "TTFT ms", "TPOT ms", "invalid")
+    table = Table(*names, title="passes")
+    for record in opened.records:
+        for p in record.measurement.passes if record.measurement else ():
+            table.add_row(
+                record.launch_id,
+                record.trial.candidate,
+                str(p.num_speculative_tokens),
+                str(p.concurrency),
+                str(p.block),
+                f"{p.output_throughput:.1f}",
+                f"{p.latencies.median_ttft_ms:.0f}" if p.latencies else "",
+                f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
+                p.invalid or "",
+            )
+    return table
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())

@@ -1,0 +1,43 @@
+"""What happens during a study, as values: whoever listens draws progress from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.core.trial import Failure, Launch, Pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStarted:
+    """A server is being started."""
+
+    launch: Launch
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReady:
+    """The server has completed its first request."""
+
+    launch: Launch
+    boot_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassDone:
+    """One pass was measured and is on disk."""
+
+    launch: Launch
+    measured: Pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEnded:
+    """The server is gone."""
+
+    launch: Launch
+    failure: Failure | None
+
+
+Event = LaunchStarted | ServerReady | PassDone | LaunchEnded
+Listener = Callable[[Event], None]

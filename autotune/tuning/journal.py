@@ -1,0 +1,97 @@
+"""What a launch has measured, on disk before the next pass starts.
+
+Rules: a line is fsynced before anything else happens; a torn last line is a pass that never was;
+a launch without its `told` mark was interrupted, and `salvage` turns what it had into records.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.core.trial import EngineFacts, Launch, Measurement, Pass, Record
+
+_LAUNCH: TypeAdapter[Launch] = TypeAdapter(Launch)
+_PASS: TypeAdapter[Pass] = TypeAdapter(Pass)
+_FACTS: TypeAdapter[EngineFacts] = TypeAdapter(EngineFacts)
+
+LAUNCH_FILE = "launch.json"
+PASSES_FILE = "passes.jsonl"
+FACTS_FILE = "facts.json"
+TOLD_FILE = "told"
+
+
+class Journal:
+    """The journal of one launch; a context manager around its passes file."""
+
+    def __init__(self, folder: Path, launch: Launch, fingerprint: str) -> None:
+        self.folder = folder
+        header = {"fingerprint": fingerprint, "launch": _LAUNCH.dump_python(launch, mode="json")}
+        (folder / LAUNCH_FILE).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        self._file: IO[bytes] = (self.folder / PASSES_FILE).open("ab")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def facts(self, facts: EngineFacts) -> None:
+        """Keep what the engine said of itself."""
+        (self.folder / FACTS_FILE).write_bytes(_FACTS.dump_json(facts, indent=1))
+
+    def add(self, measured: Pass) -> None:
+        """Append one pass; on disk when this returns."""
+        self._file.write(_PASS.dump_json(measured) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def mark_told(folder: Path) -> None:
+    """All records of this launch are in the ledger."""
+    (folder / TOLD_FILE).touch()
+
+
+def passes(folder: Path) -> list[Pass]:
+    """The passes of a launch; what comes after a torn line is dropped."""
+    path = folder / PASSES_FILE
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            found.append(_PASS.validate_json(line))
+        except ValidationError:
+            break
+    return found
+
+
+def salvage(folder: Path) -> Iterator[Record]:
+    """Records of an interrupted launch: every K that has at least one valid pass."""
+    if (folder / TOLD_FILE).exists() or not (folder / LAUNCH_FILE).exists():
+        return
+    header = json.loads((folder / LAUNCH_FILE).read_text(encoding="utf-8"))
+    launch = _LAUNCH.validate_python(header["launch"])
+    facts_file = folder / FACTS_FILE
+    facts = _FACTS.validate_json(facts_file.read_bytes()) if facts_file.exists() else None
+    measured = passes(folder)
+    for k in launch.num_speculative_tokens:
+        mine = tuple(p for p in measured if p.num_speculative_tokens == k)
+        if any(not p.invalid for p in mine):
+            yield Record(
+                trial=launch.trial(k),
+                outcome=Measurement(passes=mine),
+                launch_id=folder.name,
+                fingerprint=header["fingerprint"],
+                why=launch.why,
+                facts=facts,
+            )

@@ -1,0 +1,165 @@
+"""The Optuna study is the ledger: every record is one finished trial, told once.
+
+Rules: a record is written in one piece (`add_trial`), so that no kill leaves half of one; telling a
+record twice changes nothing; values and failures are Optuna's own (COMPLETE with the speedup, FAIL
+with the cause), the whole record rides along as a user attribute; the objective of a stored study is
+never changed silently.
+"""
+
+import warnings
+from collections.abc import Sequence
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from pydantic import TypeAdapter
+
+from autotune.core.methods import MAX_SPECULATIVE_TOKENS
+from autotune.core.study import StudySpec
+from autotune.core.trial import BASELINE, Failure, Record, Stage
+from autotune.errors import UserError
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+RECORD, RECORD_ID = "record", "record_id"
+OBJECTIVE = "objective"
+CHOICES = "candidates"
+
+
+class Ledger:
+    """All records of a study, in an Optuna storage."""
+
+    def __init__(self, storage: str, spec: StudySpec) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.storage = storage
+        self._spec = spec
+        self._study = self._open()
+        self._told = {t.user_attrs[RECORD_ID] for t in self._study.get_trials(deepcopy=False)}
+
+    def records(self) -> list[Record]:
+        """Everything told so far, in order."""
+        trials = self._study.get_trials(deepcopy=False)
+        return [_RECORD.validate_json(trial.user_attrs[RECORD]) for trial in trials]
+
+    def tell(self, record: Record, speedup: float | None) -> None:
+        """Add a record; `speedup` is the trial's value, None when it has none (a failure)."""
+        key = record_id(record)
+        if key in self._told:
+            return
+        failed = isinstance(record.outcome, Failure) or speedup is None
+        state = optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
+        trial = optuna.trial.create_trial(
+            state=state,
+            value=None if failed else speedup,
+            params=self._params(record),
+            distributions=self._distributions(),
+            user_attrs=_attributes(record),
+        )
+        self._study.add_trial(trial)
+        self._told.add(key)
+
+    @property
+    def study_name(self) -> str:
+        """The name under which Optuna and its dashboard know the study."""
+        return self._study.study_name
+
+    def _open(self) -> optuna.Study:
+        names = sorted(
+            (n for n in optuna.get_all_study_names(self.storage) if _base(n) == self._spec.name),
+            key=_generation,
+        )
+        if not names:
+            return self._create(self._spec.name, self._choices([]))
+        study = optuna.load_study(study_name=names[-1], storage=self.storage)
+        stored = study.user_attrs.get(OBJECTIVE)
+        if stored != self._spec.objective.metric:
+            raise UserError(
+                f"study {self._spec.name!r} was made for the objective {stored!r}, the file asks "
+                f"for {self._spec.objective.metric!r}: rename the study or restore the objective"
+            )
+        known = list(study.user_attrs[CHOICES])
+        wanted = self._choices(known)
+        return study if wanted == known else self._extend(study, wanted)
+
+    def _extend(self, old: optuna.Study, choices: Sequence[str]) -> optuna.Study:
+        """Copy a study to its next generation: Optuna fixes the choices of a parameter for ever."""
+        name = f"{self._spec.name}~{_generation(old.study_name) + 1}"
+        study = self._create(name, choices)
+        for trial in old.get_trials(deepcopy=False):
+            study.add_trial(
+                optuna.trial.create_trial(
+                    state=trial.state,
+                    value=trial.value,
+                    params=trial.params,
+                    distributions=self._distributions_of(choices),
+                    user_attrs=trial.user_attrs,
+                )
+            )
+        optuna.delete_study(study_name=old.study_name, storage=self.storage)
+        return study
+
+    def _create(self, name: str, choices: Sequence[str]) -> optuna.Study:
+        study = optuna.create_study(study_name=name, storage=self.storage, direction="maximize")
+        study.set_user_attr(OBJECTIVE, self._spec.objective.metric)
+        study.set_user_attr(CHOICES, list(choices))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(["speedup"])
+        return study
+
+    def _choices(self, known: Sequence[str]) -> list[str]:
+        names = [BASELINE, *(c.name for c in self._spec.candidates)]
+        return [*known, *(n for n in names if n not in known)]
+
+    def _distributions(self) -> dict[str, BaseDistribution]:
+        return self._distributions_of(self._study.user_attrs[CHOICES])
+
+    @staticmethod
+    def _distributions_of(choices: Sequence[str]) -> dict[str, BaseDistribution]:
+        return {
+            "candidate": CategoricalDistribution(list(choices)),
+            "num_speculative_tokens": IntDistribution(0, MAX_SPECULATIVE_TOKENS),
+            "gpu_memory_utilization": FloatDistribution(0.0, 1.0),
+            "stage": CategoricalDistribution([stage.value for stage in Stage]),
+        }
+
+    @staticmethod
+    def _params(record: Record) -> dict[str, str | int | float]:
+        return {
+            "candidate": record.trial.candidate,
+            "num_speculative_tokens": record.trial.num_speculative_tokens,
+            "gpu_memory_utilization": record.trial.gpu_memory_utilization,
+            "stage": record.trial.stage.value,
+        }
+
+
+def record_id(record: Record) -> str:
+    """What makes a record itself: the launch and the K."""
+    return f"{record.launch_id}:{record.trial.num_speculative_tokens}"
+
+
+def _attributes(record: Record) -> dict[str, object]:
+    attributes: dict[str, object] = {
+        RECORD_ID: record_id(record),
+        RECORD: _RECORD.dump_json(record).decode(),
+        "why": record.why,
+        "launch": record.launch_id,
+    }
+    if isinstance(record.outcome, Failure):
+        attributes |= {"cause": record.outcome.cause.value, "detail": record.outcome.detail}
+    elif record.outcome.spec and record.outcome.spec.profile:
+        profile = record.outcome.spec.profile
+        attributes |= {"acceptance_rate": profile.rate, "acceptance_length": profile.length}
+    return attributes
+
+
+def _base(study_name: str) -> str:
+    return study_name.partition("~")[0]
+
+
+def _generation(study_name: str) -> int:
+    number = study_name.partition("~")[2]
+    return int(number) if number else 1

@@ -1,0 +1,68 @@
+"""What a study folder knows of itself, so that `show` and `report` need no candidates file.
+
+Rule: spec.json holds the study as it was last run: the values, what the engine's host said, and the
+file's own text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.core.study import StudySpec
+from autotune.errors import UserError
+from autotune.tuning.paths import StudyPaths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedStudy:
+    """A study as it was last run."""
+
+    spec: StudySpec
+    file: str
+    """Path of the candidates file."""
+    text: str
+    """Its contents."""
+    prompts_sha256: str
+    fingerprint: str
+    storage: str
+    tracking_uri: str | None
+    tracking_experiment: str | None
+    probe: Mapping[str, str]
+
+
+_SAVED: TypeAdapter[SavedStudy] = TypeAdapter(SavedStudy)
+
+
+def save(study: SavedStudy, paths: StudyPaths) -> None:
+    """Write spec.json, whole or not at all."""
+    paths.folder.mkdir(parents=True, exist_ok=True)
+    new = paths.folder / "spec.json.new"
+    new.write_bytes(_SAVED.dump_json(study, indent=1))
+    new.rename(paths.folder / "spec.json")
+
+
+def load(paths: StudyPaths) -> SavedStudy:
+    """Read spec.json; raises UserError that names the studies there are."""
+    file = paths.folder / "spec.json"
+    if not file.exists():
+        folder = paths.root / "studies"
+        found = sorted(p.parent.name for p in folder.glob("*/spec.json"))
+        known = f"there are: {', '.join(found)}" if found else "none has been run here yet"
+        raise UserError(f"no study {paths.name!r} under {folder} ({known})")
+    try:
+        return _SAVED.validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise UserError(
+            f"{file} was written by another version of autotune; run the study again to renew it "
+            f"({error.error_count()} fields differ)"
+        ) from error
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder upwards that holds studies/; `start` itself if there is none."""
+    for folder in (start, *start.parents):
+        if (folder / "studies").is_dir():
+            return folder
+    return start

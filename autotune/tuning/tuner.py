@@ -1,0 +1,86 @@
+"""The loop: ask the plan, run the launch, tell the ledger; yields every record.
+
+Rule: nothing is decided here; the plan decides from the records, and the records are all there is.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from autotune.core.plan import next_launch
+from autotune.core.recommendation import of_stage
+from autotune.core.speedup import overall_ratio
+from autotune.core.study import StudySpec
+from autotune.core.trial import Launch, Record, Stage
+from autotune.tuning.journal import mark_told, salvage
+from autotune.tuning.ledger import Ledger
+from autotune.tuning.paths import StudyPaths
+from autotune.tuning.runner import Rig, run_launch
+
+WriteConfig = Callable[[Launch, Path], Path]
+"""Writes the `--config` file of a launch; gives its path."""
+
+
+def tune(
+    rig: Rig, ledger: Ledger, write_config: WriteConfig, *, budget_s: float | None
+) -> Iterator[Record]:
+    """Launch what the plan asks for until it asks for nothing more; drain it to the end."""
+    started = time.monotonic()
+    while True:
+        records = usable(ledger.records(), rig.fingerprint)
+        left = None if budget_s is None else budget_s - (time.monotonic() - started)
+        launch = next_launch(rig.spec, records, left)
+        if launch is None:
+            return
+        folder = rig.paths.next_launch()
+        for record in run_launch(launch, rig, write_config(launch, folder), folder):
+            records.append(record)
+            ledger.tell(record, value_of(rig.spec, records, record))
+            yield record
+        mark_told(folder)
+
+
+def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
+    """Tell the ledger what interrupted launches had measured; gives those records."""
+    found = []
+    if not paths.launches.exists():
+        return []
+    for folder in sorted(paths.launches.iterdir()):
+        for record in salvage(folder):
+            ledger.tell(record, value_of(spec, [*ledger.records(), record], record))
+            found.append(record)
+        mark_told(folder)
+    return found
+
+
+def usable(records: Sequence[Record], fingerprint: str) -> list[Record]:
+    """The records that may be compared with what this study would measure now."""
+    return [r for r in records if r.fingerprint == fingerprint]
+
+
+def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
+    """The overall speedup of a record's point as known now; None when it has none."""
+    trial = record.trial
+    stage = of_stage(records, confirm=trial.stage is Stage.CONFIRM)
+    same = [r for r in stage if r.fingerprint == record.fingerprint]
+    return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
+
+
+def fingerprint(spec: StudySpec, prompts_sha256: str, probe: Mapping[str, str]) -> str:
+    """Hash of all that must be equal for two measurements to be compared."""
+    workload = spec.workload
+    parts = {
+        "target": asdict(spec.target),
+        "prompts": prompts_sha256,
+        "sampling": asdict(workload.sampling),
+        "max_tokens": workload.max_tokens,
+        "ignore_eos": workload.ignore_eos,
+        "requests_per_stream": workload.requests_per_stream,
+        "chat_template_kwargs": dict(workload.chat_template_kwargs),
+        "probe": dict(probe),
+    }
+    text = json.dumps(parts, sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
