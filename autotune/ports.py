@@ -117,6 +117,8 @@ class LoadResult:
     samples: tuple[RequestSample, ...]
     duration_s: float
     client_cpu_s: float
+    event_loop_lag_s: float = 0.0
+    """The latest that the client came to a due timer: its timestamps may be this late."""
 
 
 class LoadGenerator(Protocol):

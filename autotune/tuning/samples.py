@@ -40,7 +40,7 @@ class SampleWriter:
     """Appends passes to the samples file of one launch; closed by its `with` block."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")  # noqa: SIM115 - closed in __exit__
+        self._file = path.open("ab")
         self._file.truncate(len(_whole_lines(path)))
 
     def __enter__(self) -> Self:

@@ -1,0 +1,167 @@
+"""What one reply of /v1/chat/completions said: tokens, times, text, or why it does not count.
+
+Laws: tokens come from the running usage, never from the number of chunks; a reply without its end
+is a failure; what the server says of an error is kept, what it quotes of a prompt is not.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.core.study import Prompt
+from autotune.loadgens._framing import Reply
+from autotune.loadgens._sse import events
+from autotune.ports import RequestSample
+
+HTTP_OK = 200
+_MESSAGE_LENGTH = 300
+_DONE = b"[DONE]"
+_QUOTED_INPUT = "'input':"
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the chunks read so far add up to."""
+
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    finish_reason: str | None = None
+    error: str | None = None
+    text: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    final_usage: bool = False
+    running_usage: bool = False
+    done: bool = False
+
+
+def sample(prompt: Prompt, reply: Reply, origin: float) -> RequestSample:
+    """The sample of a reply, its times counted from `origin`."""
+    told = _read(reply)
+    error = _error(reply, told)
+    return RequestSample(
+        prompt_id=prompt.id,
+        prompt_tokens=told.prompt_tokens,
+        output_tokens=told.output_tokens,
+        sent_s=reply.sent - origin,
+        first_token_s=told.times[0] - origin if told.times else None,
+        end_s=reply.ended - origin,
+        finish_reason=told.finish_reason,
+        error=_without_prompt(error, prompt)[:_MESSAGE_LENGTH] if error else None,
+        text="".join(told.text),
+        chunk_s=tuple(time - origin for time in told.times),
+        chunk_tokens=tuple(told.tokens),
+    )
+
+
+def server_message(status: int, body: bytes) -> str:
+    """`HTTP 404: what the server said`, from OpenAI's error object or from plain text."""
+    try:
+        text = _error_text(json.loads(body))
+    except ValueError:
+        text = None
+    return f"HTTP {status}: {text or body.decode(errors='replace')}"
+
+
+def _read(reply: Reply) -> _Told:
+    told = _Told()
+    if reply.status != HTTP_OK:
+        return told
+    arrived = list(events(reply.times, reply.pieces))
+    told.done = any(data == _DONE for _, data in arrived)
+    arrived = [event for event in arrived if event[1] != _DONE]
+    for (time, _), chunk in zip(arrived, _parse([data for _, data in arrived]), strict=True):
+        _add(told, time, chunk)
+    return told
+
+
+def _parse(payloads: Sequence[bytes]) -> list[Any]:
+    """All chunks in one call, which is cheaper; one by one if one of them is no JSON."""
+    try:
+        chunks: list[Any] = json.loads(b"[" + b",".join(payloads) + b"]")
+    except ValueError:
+        chunks = []
+    if len(chunks) == len(payloads):
+        return chunks
+    return [_parse_one(payload) for payload in payloads]
+
+
+def _parse_one(payload: bytes) -> Any:  # noqa: ANN401 - foreign JSON
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return {"error": f"a chunk of {len(payload)} bytes that is no JSON"}
+
+
+def _add(told: _Told, time: float, chunk: Any) -> None:  # noqa: ANN401 - foreign JSON
+    try:
+        error = _error_text(chunk)
+        if error is None:
+            _add_text(told, chunk.get("choices") or ())
+            _add_usage(told, time, chunk)
+    except (AttributeError, KeyError, TypeError) as fault:
+        error = f"a chunk of another shape than chat.completion.chunk: {fault!r}"
+    if error is not None:
+        told.error = told.error or f"error in the stream: {error}"
+
+
+def _add_text(told: _Told, choices: Iterable[Any]) -> None:
+    for choice in choices:
+        delta = choice.get("delta") or {}
+        told.text.append(delta.get("reasoning") or delta.get("reasoning_content") or "")
+        told.text.append(delta.get("content") or "")
+        told.finish_reason = choice.get("finish_reason") or told.finish_reason
+
+
+def _add_usage(told: _Told, time: float, chunk: Any) -> None:  # noqa: ANN401 - foreign JSON
+    usage = chunk.get("usage")
+    if not usage:
+        return
+    if chunk.get("choices"):
+        told.running_usage = True
+    else:
+        told.final_usage = True
+    told.prompt_tokens = int(usage["prompt_tokens"])
+    new = int(usage.get("completion_tokens") or 0) - told.output_tokens
+    if new > 0:
+        told.output_tokens += new
+        told.times.append(time)
+        told.tokens.append(new)
+
+
+def _error(reply: Reply, told: _Told) -> str | None:
+    """The first reason why this reply does not count."""
+    if reply.status not in (0, HTTP_OK):
+        return server_message(reply.status, b"".join(reply.pieces))
+    if told.error or reply.error:
+        return told.error or reply.error
+    missing = {
+        "the stream ended without [DONE]": told.done,
+        "the stream ended without usage": told.final_usage,
+        "no running usage: the server ignores continuous_usage_stats": told.running_usage,
+        "the reply has no tokens": told.output_tokens,
+    }
+    return next((fault for fault, there in missing.items() if not there), None)
+
+
+def _error_text(data: Any) -> str | None:  # noqa: ANN401 - foreign JSON
+    """The message of an error object, bare or under `error`; None if it is none."""
+    if not isinstance(data, dict):
+        return "a chunk that is no object"
+    inner = data.get("error")
+    if isinstance(inner, dict):
+        return str(inner.get("message") or inner)
+    if data.get("object") == "error":
+        return str(data.get("message"))
+    return str(inner) if inner else None
+
+
+def _without_prompt(message: str, prompt: Prompt) -> str:
+    """Servers quote what they refuse; a prompt must not land in a log."""
+    message = message.partition(_QUOTED_INPUT)[0]
+    for part in prompt.messages:
+        content = part.get("content")
+        if isinstance(content, str) and content:
+            message = message.replace(content, "<prompt>")
+    return message
