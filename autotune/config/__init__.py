@@ -1,1 +1,9 @@
+"""candidates.yaml: what it may say, how it is read, and its reference.
 
+Rule: whoever uses a study asks `load`; nobody else knows that the file is YAML.
+"""
+
+from autotune.config.loader import LoadedFile, Tracking, load
+from autotune.config.reference import json_schema
+
+__all__ = ["LoadedFile", "Tracking", "json_schema", "load"]

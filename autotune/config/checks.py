@@ -1,0 +1,137 @@
+"""What no section can see alone: prompts, models, twins, and settings that contradict each other.
+
+Rule: each check takes the file's data, passes over sections that are not sound (the schema has
+said so), and yields places and messages.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from autotune.config.build import core_workload, resolved_model
+from autotune.config.candidate import CandidateSection
+from autotune.config.faults import Place, Said
+from autotune.config.messages import said
+from autotune.config.models import check_model, resolve_model
+from autotune.config.prompts import Prompts
+from autotune.config.schema import CandidatesFile, SearchSection, TargetSection, WorkloadSection
+from autotune.core.study import JSON
+
+S = TypeVar("S", bound=BaseModel)
+Data = Mapping[str, JSON]
+
+
+def sound(section: type[S], data: JSON) -> S | None:
+    """The section if nothing is wrong with it."""
+    try:
+        return section.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def sound_candidates(data: Data) -> dict[int, CandidateSection]:
+    """The candidates with which nothing is wrong, by their position."""
+    entries = data.get("candidates")
+    found = enumerate(entries if isinstance(entries, list) else [])
+    return {i: c for i, entry in found if (c := sound(CandidateSection, entry)) is not None}
+
+
+def schema_faults(data: Data) -> Iterator[Said]:
+    """What the sections themselves refuse."""
+    try:
+        CandidatesFile.model_validate(data)
+    except ValidationError as error:
+        yield from said(error)
+
+
+def workload_faults(data: Data, prompts: Prompts | None) -> Iterator[Said]:
+    """What is wrong with the prompts, and levels that they cannot fill."""
+    workload = sound(WorkloadSection, data.get("workload"))
+    if workload is None or prompts is None:
+        return
+    if prompts.faults:
+        yield from ((("workload", "prompts"), message) for message in prompts.faults)
+        return
+    try:
+        core_workload(workload, prompts)
+    except ValueError as error:
+        yield ("workload",), str(error)
+
+
+def model_faults(data: Data, root: Path, *, look: bool) -> Iterator[Said]:
+    """Models that are neither here nor on the hub; `look` asks for the folders, too."""
+    target = sound(TargetSection, data.get("target"))
+    models: dict[Place, str] = {("target", "model"): target.model} if target else {}
+    for i, candidate in sound_candidates(data).items():
+        if candidate.model is not None:
+            models["candidates", i, "model"] = candidate.model
+    for place, model in models.items():
+        try:
+            if look:
+                check_model(model, root)
+            else:
+                resolve_model(model, root)
+        except ValueError as error:
+            yield place, str(error)
+
+
+def name_faults(data: Data) -> Iterator[Said]:
+    """Candidates that share a name, or bear that of plain decoding."""
+    names: dict[str, int] = {}
+    for i, candidate in sound_candidates(data).items():
+        place: Place = ("candidates", i, "name")
+        first = names.setdefault(candidate.label, i)
+        if candidate.label == "baseline":
+            yield place, "'baseline' is the name of plain decoding: choose another"
+        elif first != i:
+            taken = f"the name {candidate.label!r} is taken by candidates[{first}]"
+            yield place, f"{taken}: give each a `name` of its own"
+
+
+def twin_faults(data: Data, root: Path) -> Iterator[Said]:
+    """Candidates of which the engine makes the same."""
+    candidates = sound_candidates(data)
+    engines: dict[tuple[object, ...], int] = {}
+    for i, candidate in candidates.items():
+        first = engines.setdefault(candidate.identity(resolved_model(candidate.model, root)), i)
+        if first != i:
+            yield ("candidates", i), _twins(candidates[first], candidate)
+
+
+def _twins(first: CandidateSection, second: CandidateSection) -> str:
+    settings = second.value(second.model).settings
+    resolved = ", ".join(f"{key}: {value}" for key, value in settings.items())
+    as_vllm = f" (as vLLM resolves them: {resolved})" if resolved else ""
+    return (
+        f"{second.label!r} and {first.label!r} are the same engine configuration{as_vllm}: "
+        "remove one, and give the other every K"
+    )
+
+
+def context_faults(data: Data) -> Iterator[Said]:
+    """Replies that cannot fit into the context."""
+    target = sound(TargetSection, data.get("target"))
+    workload = sound(WorkloadSection, data.get("workload"))
+    limit = target.engine_args.get("max_model_len") if target else None
+    if workload and isinstance(limit, int) and workload.max_tokens >= limit:
+        too_long = f"max_tokens = {workload.max_tokens} leaves no room for a prompt"
+        remedy = "lower it, or raise max_model_len in target.engine_args"
+        yield ("workload", "max_tokens"), f"{too_long} in max_model_len = {limit}: {remedy}"
+
+
+def memory_faults(data: Data) -> Iterator[Said]:
+    """A search over memory that another setting makes void."""
+    target = sound(TargetSection, data.get("target"))
+    search = sound(SearchSection, data.get("search", {}))
+    if target is None or search is None or len(search.gpu_memory_utilization) == 1:
+        return
+    given: dict[Place, Mapping[str, object]] = {
+        ("target", "engine_args", "kv_cache_memory_bytes"): target.engine_args,
+        ("target", "env", "VLLM_CPU_KVCACHE_SPACE"): target.env,
+    }
+    for place, section in given.items():
+        if place[-1] in section:
+            void = f"{place[-1]} fixes the KV cache whatever gpu_memory_utilization says"
+            yield place, f"{void}: remove it, or give search.gpu_memory_utilization one value"

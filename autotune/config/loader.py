@@ -1,0 +1,131 @@
+"""A candidates file to a StudySpec: every fault at once, each with its line.
+
+Rule: sections are judged one by one, so that a fault in one hides none in another; files beside it
+(prompts, models) are looked at as soon as the section that names them is sound.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.config.build import core_study, tracking_uri
+from autotune.config.checks import (
+    context_faults,
+    memory_faults,
+    model_faults,
+    name_faults,
+    schema_faults,
+    sound,
+    twin_faults,
+    workload_faults,
+)
+from autotune.config.faults import Said, fault_at
+from autotune.config.models import absolute
+from autotune.config.prompts import Prompts, read_prompts
+from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection, WorkloadSection
+from autotune.config.yamlfile import read_yaml
+from autotune.core.study import JSON, StudySpec
+from autotune.errors import CandidatesFileError, Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracking:
+    """Where MLflow keeps the study; a database file stands there with its absolute path."""
+
+    uri: str
+    experiment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A candidates file, read and found sound."""
+
+    spec: StudySpec
+    tracking: Tracking | None
+    path: Path
+    root: Path
+    """The folder of the file, which holds studies/ and reports/."""
+    prompts_sha256: str
+    text: str
+    """The file as it was read."""
+
+
+def load(
+    path: Path | str, *, check_models: bool = True, environ: Mapping[str, str] | None = None
+) -> LoadedFile:
+    """Read a candidates file; raises CandidatesFileError with every fault there is."""
+    file = Path(path).absolute()
+    text = _read(file, shown=str(path))
+    document = read_yaml(text, os.environ if environ is None else environ)
+    prompts = _prompts(document.data, file.parent)
+    faults = list(document.faults)
+    if document.data is not None or not faults:
+        said = _said(document.data, prompts, file.parent, check_models=check_models)
+        faults += [fault_at(document.lines, place, message) for place, message in said]
+    if faults:
+        raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
+    return _loaded(document.data, prompts or Prompts(), file, text)
+
+
+def _read(file: Path, shown: str) -> str:
+    def fault(message: str, line: int | None = None) -> CandidatesFileError:
+        return CandidatesFileError(shown, [Fault(path="", line=line, message=message)])
+
+    try:
+        raw = file.read_bytes()
+        return raw.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise fault("there is no such file; `autotune init MODEL` writes one") from error
+    except IsADirectoryError as error:
+        raise fault("is a folder; name the candidates.yaml in it") from error
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise fault("not UTF-8: save the file as UTF-8", line) from error
+    except OSError as error:
+        raise fault(f"cannot be read: {error.strerror}") from error
+
+
+def _prompts(data: JSON, root: Path) -> Prompts | None:
+    """The prompts, if the section that names them is sound."""
+    if not isinstance(data, dict):
+        return None
+    workload = sound(WorkloadSection, data.get("workload"))
+    search = sound(SearchSection, data.get("search", {}))
+    if workload is None:
+        return None
+    return read_prompts(Path(absolute(workload.prompts, root)), seed=search.seed if search else 0)
+
+
+def _said(
+    data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
+) -> Iterator[Said]:
+    if not isinstance(data, dict):
+        yield (), "the file must be a mapping with target, workload and candidates"
+        return
+    yield from schema_faults(data)
+    yield from workload_faults(data, prompts)
+    yield from model_faults(data, root, look=check_models)
+    yield from name_faults(data)
+    yield from twin_faults(data, root)
+    yield from context_faults(data)
+    yield from memory_faults(data)
+
+
+def _loaded(data: JSON, prompts: Prompts, file: Path, text: str) -> LoadedFile:
+    sections = CandidatesFile.model_validate(data)
+    spec = core_study(sections, prompts, file)
+    return LoadedFile(
+        spec=spec,
+        tracking=_tracking(sections.tracking.mlflow, file.parent, spec.name),
+        path=file,
+        root=file.parent,
+        prompts_sha256=prompts.sha256,
+        text=text,
+    )
+
+
+def _tracking(mlflow: MlflowSection | None, root: Path, study: str) -> Tracking | None:
+    if mlflow is None:
+        return None
+    return Tracking(uri=tracking_uri(mlflow.uri, root), experiment=mlflow.experiment or study)
