@@ -1,0 +1,53 @@
+# The two commands: `make run` (the demo study) and `make test` (the gate). Both set up on first use.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+READY := .venv/.ready
+DEMO := studies/smollm2-135m
+ARGS ?=
+
+$(READY): pyproject.toml .ci/setup .ci/constraints.txt
+	@.ci/setup
+
+.PHONY: help
+help: ## Show this help.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: models ## Set up on first use, then tune the demo: autotune run candidates.yaml.
+	@$(BIN)/autotune run candidates.yaml $(ARGS)
+
+.PHONY: test
+test: models check live ## Set up on first use, then everything: checks, tests, one short real vLLM run.
+
+.PHONY: setup
+setup: $(READY) ## Make the environment (.venv).
+
+.PHONY: models
+models: $(READY) ## Build the demo's target and drafts, if they are missing.
+	@$(BIN)/python $(DEMO)/models.py
+
+.PHONY: check
+check: $(READY) ## The fast loop: format, lint, types, import contracts, tests without vLLM.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not live and not gpu"
+
+.PHONY: live
+live: models ## The tests on a real vLLM (CPU or GPU).
+	$(BIN)/python -m pytest -m live -v --timeout 1500
+
+.PHONY: format
+format: $(READY) ## Format and fix what can be fixed.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: ui
+ui: $(READY) ## The MLflow UI on loopback.
+	@$(BIN)/autotune ui
+
+.PHONY: clean
+clean: ## Remove caches and the environment; measurements stay.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
