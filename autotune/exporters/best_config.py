@@ -1,0 +1,201 @@
+"""best-config.yaml: the contract with deploy tooling.
+
+Rules: what to deploy, the evidence for it and when that goes stale, in one document of plain YAML;
+an absent key means unknown; `unverified` is there unless the exported file itself was launched and
+measured.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from autotune.core.recommendation import Basis, LevelEvidence, Recommendation
+from autotune.core.redaction import shown, withheld
+from autotune.core.statistics import CONFIDENCE, Interval
+from autotune.core.study import JSON, Prompt, StudySpec
+from autotune.core.trial import Latencies
+from autotune.core.wording import headline
+from autotune.exporters._yaml import dump, without_nulls
+from autotune.exporters.vllm_yaml import deployment, engine_args, render_engine_args
+from autotune.ports import Exporter
+
+SCHEMA_VERSION = 1
+STALE = (
+    "device",
+    "driver",
+    "engine.version",
+    "engine.env",
+    "engine.args.model",
+    "engine.speculative_config.model",
+    "evidence.workload.sampling",
+    "evidence.workload.prompts_sha256",
+)
+"""Paths in the document; where one of them differs, the evidence no longer holds."""
+
+_HEAD = """\
+Written by autotune: what to deploy, the evidence for it, and when that goes stale.
+The engine reads vllm.yaml beside this file, not this one. Speedups are ratios of output tokens
+per second over plain decoding; throughputs are tokens per second, all streams together."""
+
+Entry = Mapping[str, object]
+
+
+def document(
+    spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+) -> dict[str, object]:
+    """The whole document, keys in reading order."""
+    text = render_engine_args(spec, *deployment(spec, result))
+    values = {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": result.verdict.value,
+        "summary": headline(spec, result),
+        "basis": result.basis.value,
+        "unverified": True if unverified(result) else None,
+        "engine": _engine(spec, result, provenance),
+        "vllm_yaml_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "device": provenance.get("device"),
+        "driver": provenance.get("driver"),
+        "kv_cache_tokens": provenance.get("kv_cache_tokens"),
+        "evidence": _evidence(spec, result),
+        "reasons": list(result.reasons),
+        "provenance": {k: v for k, v in provenance.items() if k != "engine_env"},
+    }
+    known = without_nulls(values)
+    return known | {"goes_stale_when_changed": [p for p in STALE if _has(known, p)]}
+
+
+def unverified(result: Recommendation) -> bool:
+    """Whether the exported file was not itself launched and measured.
+
+    A baseline that the search measured was launched from exactly the file that is exported.
+    """
+    if result.basis is Basis.SEARCH:
+        return result.speculates
+    return result.basis is Basis.NOTHING
+
+
+def prompts_sha256(prompts: Sequence[Prompt]) -> str:
+    """A hash of what is sent, in order; ids and tasks do not matter."""
+    text = json.dumps([[dict(m) for m in p.messages] for p in prompts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _engine(
+    spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+) -> dict[str, object]:
+    candidate, k, gmu = deployment(spec, result)
+    speculation = candidate.speculative_config(k) if candidate else None
+    given = provenance.get("engine_env")
+    env = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
+    env |= spec.target.env
+    return without_nulls(
+        {
+            "name": spec.target.engine,
+            "version": provenance.get("engine_version"),
+            "launcher": list(spec.target.launcher) or None,
+            "args": {
+                "model": spec.target.model,
+                **engine_args(spec),
+                "gpu_memory_utilization": gmu,
+            },
+            "speculative_config": without_nulls(speculation) if speculation else None,
+            "env": shown(env),
+            "env_withheld": withheld(env) or None,
+        }
+    )
+
+
+def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
+    best = result.finalist
+    return without_nulls(
+        {
+            "candidate": best.candidate if best else None,
+            "num_speculative_tokens": best.num_speculative_tokens if best else None,
+            "confidence": CONFIDENCE,
+            "speedup": _interval(result.speedup) if result.speedup else None,
+            "levels": [_level(level) for level in result.levels],
+            "launch_effect": {
+                "sd": _figure(result.effect.sd),
+                "launches": result.effect.launches,
+                "source": "prior and launches" if result.effect.launches else "prior",
+            },
+            "workload": _workload(spec, result),
+        }
+    )
+
+
+def _level(level: LevelEvidence) -> Entry:
+    profile = level.acceptance
+    acceptance = (
+        {
+            "acceptance_rate": _figure(profile.rate),
+            "acceptance_length": _figure(profile.length),
+            "acceptance_per_position": [_figure(p) for p in profile.per_position],
+        }
+        if profile
+        else {}
+    )
+    return {
+        "concurrency": level.concurrency,
+        "weight": level.weight,
+        "blocks": level.blocks,
+        "speedup": _interval(level.speedup),
+        "baseline": _arm(level.baseline_throughput, level.baseline_latencies),
+        "candidate": _arm(level.throughput, level.latencies) | without_nulls(acceptance),
+    }
+
+
+def _arm(throughput: float, latencies: Latencies | None) -> dict[str, object]:
+    figures = {"output_throughput": _figure(throughput)}
+    for name in Latencies.__slots__ if latencies else ():
+        figures[name] = _figure(getattr(latencies, name))
+    return without_nulls(figures)
+
+
+def _workload(spec: StudySpec, result: Recommendation) -> Entry:
+    work = spec.workload
+    split = "confirmation" if result.basis is Basis.CONFIRMED else "search"
+    return {
+        "prompts": split,
+        "prompts_sha256": prompts_sha256(work.prompts(split)),
+        "max_tokens": work.max_tokens,
+        "ignore_eos": work.ignore_eos,
+        "requests_per_stream": work.requests_per_stream,
+        "sampling": {"temperature": work.sampling.temperature, **work.sampling.params},
+        "chat_template_kwargs": dict(work.chat_template_kwargs),
+    }
+
+
+def _interval(interval: Interval) -> dict[str, object]:
+    """Mean, low, high; an end without a bound is left out."""
+    ends = {"mean": interval.mean, "low": interval.low, "high": interval.high}
+    return without_nulls({name: _figure(value) for name, value in ends.items()})
+
+
+def _figure(value: float | None) -> float | None:
+    """Six figures are more than any measurement has; not-a-number and infinity are unknown."""
+    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
+
+
+def _has(values: object, path: str) -> bool:
+    for part in path.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+class BestConfig:
+    """Renders the recommended deployment with its evidence."""
+
+    filename = "best-config.yaml"
+
+    def render(
+        self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+    ) -> str:
+        """The document as YAML."""
+        return dump(document(spec, result, provenance), head=_HEAD)
+
+
+PLUGIN: Exporter = BestConfig()
