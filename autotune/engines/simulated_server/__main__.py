@@ -26,9 +26,10 @@ from typing import TextIO
 import yaml
 
 from autotune.engines.simulated_server import log
-from autotune.engines.simulated_server.api import Api, serve
+from autotune.engines.simulated_server.api import Api
 from autotune.engines.simulated_server.engine import Engine, EngineDiedError
 from autotune.engines.simulated_server.flags import parse_options
+from autotune.engines.simulated_server.http11 import listen
 from autotune.engines.simulated_server.launch import (
     Launch,
     StartError,
@@ -39,6 +40,9 @@ from autotune.engines.simulated_server.metrics import Metrics
 from autotune.engines.simulated_server.world import World, parse_world
 
 _WORKER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+
+_LAST_WORDS_S = 0.1
+"""What requests in flight get to hear of the end."""
 
 
 def main() -> int:
@@ -149,7 +153,7 @@ async def _serve(
         log.log("EngineCore", "core.py:1", f"worker process {worker.pid}")
     metrics = Metrics(launch)
     engine = Engine(launch, metrics, live_k_file)
-    runner = await serve(Api(launch, engine, metrics).application(), bound)
+    server = await listen(bound, Api(launch, engine, metrics).respond)
     log.log_serving(launch)
     running = asyncio.create_task(engine.run())
     await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -158,7 +162,7 @@ async def _serve(
         code = await _end(launch)
     else:
         code = await _die(running)
-    await runner.cleanup()
+    server.close()
     return code
 
 
@@ -168,15 +172,14 @@ async def _die(running: asyncio.Task[None]) -> int:
         running.result()
     except EngineDiedError as error:
         log.log_engine_death(str(error))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(_LAST_WORDS_S)
     return 1
 
 
 async def _end(launch: Launch) -> int:
     log.log_shutdown()
     slow = launch.fault("slow_shutdown")
-    if slow is not None:
-        await asyncio.sleep(slow or 30.0)
+    await asyncio.sleep(_LAST_WORDS_S if slow is None else slow or 30.0)
     return 0
 
 

@@ -1,19 +1,18 @@
-"""The HTTP endpoints over aiohttp.
+"""The endpoints: wire.py checks what comes in, the engine does it, and it goes out as it comes.
 
-Rule: nothing is decided here: bytes go in to wire.py, a job to the engine, and what the
-engine gives comes out as it comes. Faults of the wire are injected here, and only here.
+Rule: nothing is decided here but which endpoint a request is for; the faults of the wire are
+injected here, and only here.
 """
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
 from itertools import count
 from typing import Any
 
-from aiohttp import web
-
 from autotune.engines.simulated_server.engine import Engine
+from autotune.engines.simulated_server.http11 import HttpRequest, HttpResponse
 from autotune.engines.simulated_server.launch import Launch
 from autotune.engines.simulated_server.log import VERSION, say
 from autotune.engines.simulated_server.metrics import Metrics
@@ -26,10 +25,11 @@ from autotune.engines.simulated_server.wire import (
     Reply,
     RequestError,
     read_ask,
+    read_object,
     tokenize,
 )
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Endpoint = Callable[[bytes], Awaitable[HttpResponse]]
 
 
 class Api:
@@ -41,125 +41,133 @@ class Api:
         self._metrics = metrics
         self._numbers = count(1)
         self._created = int(time.time())
-
-    def application(self) -> web.Application:
-        """The routes."""
-        app = web.Application(middlewares=[_access_log], client_max_size=2**26)
-        app.add_routes(
-            [
-                web.get("/health", self._health),
-                web.get("/ping", self._health),
-                web.get("/version", self._version),
-                web.get("/metrics", self._prometheus),
-                web.get("/v1/models", self._models),
-                web.post("/tokenize", self._tokenize),
-                web.post("/v1/chat/completions", self._chat),
-                web.post("/v1/completions", self._completions),
-            ]
-        )
-        return app
-
-    async def _health(self, request: web.Request) -> web.Response:
-        ill = self._launch.fault("never_healthy_but_listening") is not None
-        return web.Response(status=503 if ill or self._engine.dead else 200)
-
-    async def _version(self, request: web.Request) -> web.Response:
-        return web.json_response({"version": f"{VERSION}+simulated"})
-
-    async def _prometheus(self, request: web.Request) -> web.Response:
-        kind = "text/plain; version=1.0.0; charset=utf-8"
-        return web.Response(body=self._metrics.render().encode(), headers={"Content-Type": kind})
-
-    async def _models(self, request: web.Request) -> web.Response:
-        options = self._launch.options
-        card = {
-            "id": options.served_model_name,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "vllm",
-            "root": options.model,
-            "parent": None,
-            "max_model_len": options.max_model_len,
+        self._endpoints: dict[str, tuple[str, Endpoint]] = {
+            "/health": ("GET", self._health),
+            "/ping": ("GET", self._health),
+            "/version": ("GET", self._version),
+            "/metrics": ("GET", self._prometheus),
+            "/v1/models": ("GET", self._models),
+            "/tokenize": ("POST", self._tokenize),
+            "/v1/chat/completions": ("POST", self._chat),
+            "/v1/completions": ("POST", self._completions),
         }
-        return web.json_response({"object": "list", "data": [card]})
 
-    async def _tokenize(self, request: web.Request) -> web.Response:
-        text = str((await request.json()).get("prompt", ""))
-        tokens = [int(unit("token", token) * 2**15) for token in tokenize(text)]
-        limit = self._launch.options.max_model_len
-        return web.json_response({"count": len(tokens), "max_model_len": limit, "tokens": tokens})
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        """Answer, and log it as uvicorn does."""
+        response = await self._route(request)
+        phrase = HTTPStatus(response.status).phrase
+        asked = f'"{request.method} {request.path} HTTP/1.1"'
+        say(f"INFO:     {request.client} - {asked} {response.status} {phrase}")
+        return response
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._generate(request, chat=True)
-
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._generate(request, chat=False)
-
-    async def _generate(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
-        number = next(self._numbers)
+    async def _route(self, request: HttpRequest) -> HttpResponse:
+        method, endpoint = self._endpoints.get(request.path, ("", None))
+        if endpoint is None:
+            return _json({"detail": "Not Found"}, 404)
+        if method != request.method:
+            return _json({"detail": "Method Not Allowed"}, 405)
         try:
-            ask = read_ask(await request.read(), self._launch, chat=chat)
-            if self._engine.dead:
-                raise DEAD
-            if self._strikes("http_500_rate", number):
-                raise INTERNAL
-            job = make_request(ask, self._launch, number)
-            self._engine.submit(job)
-            try:
-                return await self._answer(request, ask, job, number)
-            finally:
-                self._engine.abort(job)
+            return await endpoint(request.body)
         except RequestError as error:
-            return web.json_response(error.body, status=error.status)
+            return _json(error.body, error.status)
 
-    def _strikes(self, fault: str, number: int) -> bool:
-        rate = self._launch.fault(fault)
-        return rate is not None and unit(self._launch.world.seed, fault, number) < rate
+    async def _health(self, body: bytes) -> HttpResponse:
+        ill = self._launch.fault("never_healthy_but_listening") is not None
+        return HttpResponse(status=503 if ill or self._engine.dead else 200)
 
-    async def _answer(
-        self, request: web.Request, ask: Ask, job: Request, number: int
-    ) -> web.StreamResponse:
-        prefix = "chatcmpl" if ask.chat else "cmpl"
+    async def _version(self, body: bytes) -> HttpResponse:
+        return _json({"version": f"{VERSION}+simulated"})
+
+    async def _prometheus(self, body: bytes) -> HttpResponse:
+        return HttpResponse(
+            body=self._metrics.render().encode(),
+            content_type="text/plain; version=1.0.0; charset=utf-8",
+        )
+
+    async def _models(self, body: bytes) -> HttpResponse:
+        options = self._launch.options
+        cards = [
+            {
+                "id": name,
+                "object": "model",
+                "created": self._created,
+                "owned_by": "vllm",
+                "root": options.model,
+                "parent": None,
+                "max_model_len": options.max_model_len,
+            }
+            for name in options.served_model_names
+        ]
+        return _json({"object": "list", "data": cards})
+
+    async def _tokenize(self, body: bytes) -> HttpResponse:
+        words = tokenize(str(read_object(body).get("prompt", "")))
+        tokens = [int(unit("token", word) * 2**15) for word in words]
+        limit = self._launch.options.max_model_len
+        return _json({"count": len(tokens), "max_model_len": limit, "tokens": tokens})
+
+    async def _chat(self, body: bytes) -> HttpResponse:
+        return await self._generate(body, chat=True)
+
+    async def _completions(self, body: bytes) -> HttpResponse:
+        return await self._generate(body, chat=False)
+
+    async def _generate(self, body: bytes, *, chat: bool) -> HttpResponse:
+        number = next(self._numbers)
+        ask = read_ask(body, self._launch, chat=chat)
+        if self._engine.dead:
+            raise DEAD
+        if self._strikes("http_500_rate", number):
+            raise INTERNAL
+        job = make_request(ask, self._launch, number)
         reply = Reply(
-            ident=f"{prefix}-{number:016x}",
-            chat=ask.chat,
+            ident=f"{'chatcmpl' if chat else 'cmpl'}-{number:016x}",
+            chat=chat,
             model=self._launch.options.served_model_name,
             prompt_tokens=job.prompt_tokens,
         )
         if ask.stream:
-            return await self._stream(request, ask, self._chunks(ask, reply, job, number))
-        texts, tokens, reason = [], 0, "stop"
-        async for output in _outputs(job):
-            texts.append(output.text)
-            tokens += output.tokens
-            reason = output.finish_reason or reason
-        return web.json_response(reply.whole("".join(texts), reason, self._told(tokens)))
+            events = self._events(self._chunks(ask, reply, job, number), job)
+            return HttpResponse(body=events, content_type="text/event-stream; charset=utf-8")
+        return await self._whole(reply, job)
+
+    def _strikes(self, fault: str, number: int) -> bool:
+        rate = self._launch.fault(fault)
+        return rate is not None and unit(self._launch.world.seed, fault, number) < rate
 
     def _told(self, tokens: int) -> int:
         """The number of tokens that `usage` tells; the truth, but for one fault."""
         wrong = self._launch.fault("wrong_usage")
         return tokens if wrong is None else tokens + int(wrong or max(1, tokens // 10))
 
-    async def _stream(
-        self, request: web.Request, ask: Ask, chunks: AsyncIterator[dict[str, Any]]
-    ) -> web.StreamResponse:
-        response = web.StreamResponse()
-        response.content_type = "text/event-stream"
-        response.charset = "utf-8"
-        await response.prepare(request)
+    async def _whole(self, reply: Reply, job: Request) -> HttpResponse:
+        texts, reason = [], "stop"
+        try:
+            async for output in self._outputs(job):
+                texts.append(output.text)
+                reason = output.finish_reason or reason
+        finally:
+            self._engine.abort(job)
+        return _json(reply.whole("".join(texts), reason, self._told(job.produced)))
+
+    async def _events(
+        self, chunks: AsyncIterator[dict[str, Any]], job: Request
+    ) -> AsyncGenerator[bytes, None]:
+        """Server-sent events; an error after the first one can only be told in band."""
         try:
             async for chunk in chunks:
-                await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+                yield _event(chunk)
         except RequestError as error:
-            await response.write(b"data: " + json.dumps(error.body).encode() + b"\n\n")
-        await response.write(b"data: [DONE]\n\n")
-        return response
+            yield _event(error.body)
+        finally:
+            self._engine.abort(job)
+        yield b"data: [DONE]\n\n"
 
     async def _chunks(
         self, ask: Ask, reply: Reply, job: Request, number: int
     ) -> AsyncIterator[dict[str, Any]]:
         tokens = 0
-        async for output in _outputs(job):
+        async for output in self._outputs(job):
             if tokens == 0 and ask.chat:
                 yield self._with_usage(ask, reply, reply.role(), 0)
             tokens += output.tokens
@@ -177,33 +185,20 @@ class Api:
             return chunk
         return {**chunk, "usage": reply.usage(self._told(tokens) if tokens else 0)}
 
-
-async def _outputs(job: Request) -> AsyncIterator[Output]:
-    while True:
-        output = await job.outputs.get()
-        if output is None:
-            raise DEAD
-        yield output
-        if output.finish_reason is not None:
-            return
-
-
-@web.middleware
-async def _access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    response = await handler(request)
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    host, port = peer[:2] if peer else ("-", 0)
-    line = f'"{request.method} {request.path_qs} HTTP/1.1" {response.status} {response.reason}'
-    say(f"INFO:     {host}:{port} - {line}")
-    return response
+    async def _outputs(self, job: Request) -> AsyncIterator[Output]:
+        self._engine.submit(job)
+        while True:
+            output = await job.outputs.get()
+            if output is None:
+                raise DEAD
+            yield output
+            if output.finish_reason is not None:
+                return
 
 
-async def serve(application: web.Application, site_socket: Any) -> web.AppRunner:  # noqa: ANN401
-    """Listen on a bound socket; the caller cleans the runner up."""
-    runner = web.AppRunner(
-        application, access_log=None, handler_cancellation=True, shutdown_timeout=0.2
-    )
-    await runner.setup()
-    await web.SockSite(runner, site_socket).start()
-    await asyncio.sleep(0)
-    return runner
+def _event(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _json(value: Mapping[str, Any], status: int = 200) -> HttpResponse:
+    return HttpResponse(status=status, body=json.dumps(value).encode())

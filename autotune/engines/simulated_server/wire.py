@@ -74,7 +74,7 @@ class Ask:
 
 def read_ask(raw: bytes, launch: Launch, *, chat: bool) -> Ask:
     """Check a request's body."""
-    body = _object(raw)
+    body = read_object(raw)
     _check_model(body.get("model"), launch)
     prompt = _chat_prompt(body) if chat else _plain_prompt(body)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
@@ -102,7 +102,8 @@ def tokenize(text: str) -> tuple[str, ...]:
     return tuple(text.split()) or ("",)
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def read_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object of a body."""
     try:
         body = json.loads(raw)
     except json.JSONDecodeError as error:
