@@ -7,6 +7,7 @@ applied as a whole. Steps keep to deadlines, so that the work of the event loop 
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -105,9 +106,10 @@ class Engine:
     # -- who runs, with which K
 
     def _plan(self) -> _Step:
+        asking = list(self._running or self._waiting)
         self._admit()
         self._preempt()
-        k = self._step_k()
+        k = self._step_k(asking)
         prefills = tuple(r for r in self._running if not r.computed)
         step = _Step(
             k=k,
@@ -135,14 +137,14 @@ class Engine:
             self._waiting.appendleft(victim)
             self._metrics.add("num_preemptions")
 
-    def _step_k(self) -> int:
-        """K of this step: the smallest that a running request wants, where K is live."""
+    def _step_k(self, asking: Sequence[Request]) -> int:
+        """K of this step, where it is live: the smallest that those want who run already."""
         spec = self._launch.speculation
         if spec is None:
             return 0
         if self._launch.options.scheduler_cls is None:
             return spec.scheduled_k(len(self._running))
-        wanted = [r.wanted_k for r in self._running if r.wanted_k is not None]
+        wanted = [r.wanted_k for r in asking if r.wanted_k is not None]
         k = max(0, min([spec.k_max, *wanted]))
         if spec.method.asserts_k and k != spec.k_max:
             raise EngineDiedError(

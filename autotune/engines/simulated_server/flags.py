@@ -13,25 +13,7 @@ from typing import Any
 
 import yaml
 
-_IGNORED = """
-    api-key attention-backend block-size chat-template chat-template-content-format
-    compilation-config cudagraph-capture-sizes data-parallel-size default-chat-template-kwargs
-    distributed-executor-backend download-dir dtype generation-config hf-overrides
-    kv-cache-dtype kv-cache-memory-bytes limit-mm-per-prompt load-format lora-modules
-    max-cudagraph-capture-size max-logprobs max-lora-rank max-loras max-num-batched-tokens
-    max-num-partial-prefills middleware model-loader-extra-config optimization-level
-    override-generation-config performance-mode per-request-spec-decode-metrics
-    pipeline-parallel-size quantization reasoning-parser revision scheduling-policy seed
-    stream-interval structured-outputs-config swap-space tensor-parallel-size tokenizer
-    tokenizer-mode tool-call-parser uvicorn-log-level worker-extension-cls
-"""
-_LISTS = {"cudagraph-capture-sizes", "lora-modules", "middleware"}
-_IGNORED_SWITCHES = """
-    async-scheduling disable-access-log-for-endpoints disable-log-stats disable-uvicorn-access-log
-    disable-log-requests enable-auto-tool-choice enable-chunked-prefill enable-expert-parallel
-    enable-force-include-usage enable-lora enable-log-requests enable-prompt-tokens-details
-    enable-sleep-mode enforce-eager trust-remote-code
-"""
+from autotune.engines.simulated_server.vllm_flags import LISTS, SWITCHES, VALUES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speculative-config", type=_json_object)
     parser.add_argument("--scheduler-cls")
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
-    for name in _IGNORED.split():
-        parser.add_argument(f"--{name}", nargs="+" if name in _LISTS else None)
-    for name in _IGNORED_SWITCHES.split():
+    for name in VALUES:
+        parser.add_argument(f"--{name}")
+    for name in LISTS:
+        parser.add_argument(f"--{name}", nargs="+")
+    for name in SWITCHES:
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
     return parser
 

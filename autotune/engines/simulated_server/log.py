@@ -47,7 +47,11 @@ def log_engine(launch: Launch) -> None:
         "core.py:133",
         f"Initializing a V1 LLM engine (v{VERSION}) with config: model={options.model!r}, "
         f"speculative_config={described}, tokenizer={options.model!r}, dtype=torch.bfloat16, "
-        f"max_seq_len={options.max_model_len}, device_config={launch.world.device}, "
+        f"max_seq_len={options.max_model_len}, "
+        f"tensor_parallel_size={options.given.get('tensor_parallel_size', 1)}, "
+        f"quantization={options.given.get('quantization')}, "
+        f"enforce_eager={options.given.get('enforce_eager', False)}, "
+        f"device_config={launch.world.device}, "
         f"served_model_name={options.served_model_name}, "
         f"enable_prefix_caching={options.prefix_caching}",
     )
