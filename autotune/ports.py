@@ -1,7 +1,7 @@
 """The seams: what the tuner needs from engines, load generators, trackers and exporters.
 
 Rule: a folder is a registry. `engine: vllm` in a candidates file means autotune/engines/vllm.py,
-whose last line is `PLUGIN: Engine = ...`. A plugin file is light to import: engines run as children.
+whose last line is `PLUGIN: Engine = ...`. A plugin file is light to import: engines are children.
 """
 
 import importlib
@@ -58,14 +58,18 @@ class Server(Protocol):
     @property
     def model(self) -> str:
         """The model name that requests must carry."""
+
     @property
     def facts(self) -> EngineFacts: ...
     def counters(self) -> Counters:
         """Read the metrics; raises LaunchError when the engine is gone."""
+
     def wait_drained(self) -> None:
         """Return when nothing runs or waits; raises LaunchError when that does not happen."""
+
     def steps_by_k(self) -> Mapping[int, int]:
         """Engine steps since the last call, by the K the scheduler had in force (live only)."""
+
     def check_alive(self) -> None:
         """Raise LaunchError with the observed cause when the engine has ended."""
 
@@ -141,7 +145,9 @@ class Exporter(Protocol):
 
     filename: str
 
-    def render(self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]) -> str: ...
+    def render(
+        self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+    ) -> str: ...
 
 
 def names(family: str) -> tuple[str, ...]:

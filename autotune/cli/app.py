@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from autotune import __version__
 from autotune.cli.exits import MEANING, Exit
 from autotune.errors import UserError
 

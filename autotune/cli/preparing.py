@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.config import LoadedFile, load
-from autotune.config.units import seconds
+from autotune.config.values import parse_duration
 from autotune.core.trial import Launch
 from autotune.ports import Engine, ServeOrder, find
 from autotune.tuning.paths import StudyPaths
@@ -36,9 +36,7 @@ class Prepared:
             fingerprint=self.fingerprint,
             storage=self.storage,
             tracking_uri=self.loaded.tracking.uri if self.loaded.tracking else None,
-            tracking_experiment=(
-                self.loaded.tracking.experiment if self.loaded.tracking else None
-            ),
+            tracking_experiment=(self.loaded.tracking.experiment if self.loaded.tracking else None),
             probe=self.probe,
         )
 
@@ -55,7 +53,7 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
         probe=probe,
         paths=paths,
         fingerprint=fingerprint(loaded.spec, loaded.prompts_sha256, probe),
-        budget_s=seconds(budget) if budget else loaded.spec.search.budget_s,
+        budget_s=parse_duration(budget) if budget else loaded.spec.search.budget_s,
         storage=storage or f"sqlite:///{paths.database}",
     )
 

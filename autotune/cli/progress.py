@@ -64,7 +64,9 @@ class Screen:
         self._say(f"  [dim]{text}[/]")
 
     def _left(self, records: Sequence[Record]) -> float:
-        mean = sum(self.pass_seconds) / len(self.pass_seconds) if self.pass_seconds else FIRST_PASS_S
+        mean = (
+            sum(self.pass_seconds) / len(self.pass_seconds) if self.pass_seconds else FIRST_PASS_S
+        )
         ahead = estimate(self.spec, records, mean).total_s
         if self.budget_s is None:
             return ahead
@@ -92,7 +94,7 @@ class Screen:
             self._say(f"  remedy: {failure.remedy}")
 
     def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False)
+        self.console.print(text)
 
     def _status(self, text: str) -> None:
         for task in self.progress.task_ids:
@@ -126,8 +128,13 @@ def _table(launch: Launch, passes: Sequence[Pass]) -> Iterator[str]:
                 if p.num_speculative_tokens == k and p.concurrency == concurrency and not p.invalid
             ]
             if mine:
-                tokens, seconds = sum(p.output_tokens for p in mine), sum(p.duration_s for p in mine)
-                cells.append(f"{tokens / seconds:7.1f} tok/s at c = {concurrency} ({len(mine)} blocks)")
+                tokens, seconds = (
+                    sum(p.output_tokens for p in mine),
+                    sum(p.duration_s for p in mine),
+                )
+                cells.append(
+                    f"{tokens / seconds:7.1f} tok/s at c = {concurrency} ({len(mine)} blocks)"
+                )
         if cells:
             yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(passes, k)}"
 

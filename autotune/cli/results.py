@@ -72,27 +72,25 @@ def announce(
 ) -> None:
     """The verdict in words, with its numbers and what remains open."""
     console.print()
-    console.print(f"[bold]verdict: {HEADLINES[result.verdict]}[/]{_scope(result)}", highlight=False)
+    console.print(f"[bold]verdict: {HEADLINES[result.verdict]}[/]{_scope(result)}")
     best = result.finalist
     if best and result.speedup:
         console.print(
             f"  {best.candidate} at K = {best.num_speculative_tokens}: {result.speedup.show()} "
             f"output tokens per second, weighted over concurrency {_levels(spec)}, temperature "
-            f"{spec.workload.sampling.temperature:g}",
-            highlight=False,
+            f"{spec.workload.sampling.temperature:g}"
         )
     for level in result.levels:
         console.print(
             f"  concurrency {level.concurrency}: {level.speedup.show()}, "
             f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s "
-            f"({level.blocks} blocks)",
-            highlight=False,
+            f"({level.blocks} blocks)"
         )
     for reason in result.reasons:
-        console.print(f"  {reason}", highlight=False)
+        console.print(f"  {reason}")
     for launch in left:
-        console.print(f"  [yellow]left out for lack of time[/]: {launch.why}", highlight=False)
-    console.print(f"  report and configuration: {paths.report}", highlight=False)
+        console.print(f"  [yellow]left out for lack of time[/]: {launch.why}")
+    console.print(f"  report and configuration: {paths.report}")
 
 
 def _scope(result: Recommendation) -> str:

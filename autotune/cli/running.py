@@ -25,7 +25,7 @@ from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig
 from autotune.tuning.tuner import recover, tune, usable
 
-console = Console()
+console = Console(soft_wrap=True, highlight=False)
 
 
 def run(file: Path, budget: str | None, storage: str | None) -> int:
@@ -69,7 +69,7 @@ def _study(ready: Prepared, file: Path) -> int:
     left = list(pending(spec, records))
     announce(console, spec, result, paths, left)
     if left:
-        console.print(_go_on(file), highlight=False)
+        console.print(_go_on(file))
     return of_result(result, complete=not left)
 
 
@@ -87,9 +87,10 @@ def _measure(
             fingerprint=ready.fingerprint,
             notify=view.on,
         )
-        for record in tune(rig, ledger, config_writer(ready), budget_s=ready.budget_s):
-            seen.append(record)
-            _track(trackers, record, ready.paths)
+        for new in tune(rig, ledger, config_writer(ready), budget_s=ready.budget_s):
+            seen += new
+            for record in new:
+                _track(trackers, record, ready.paths)
             view.recorded(seen)
     return seen
 
@@ -139,13 +140,13 @@ def _end_orphans(paths: StudyPaths) -> None:
 
 def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
     spec = ready.loaded.spec
-    console.print(f"study [bold]{spec.name}[/]: {len(spec.candidates)} candidates", highlight=False)
+    console.print(f"study [bold]{spec.name}[/]: {len(spec.candidates)} candidates")
     console.print(f"  engine {spec.target.engine} {_version(ready)}, {ready.probe['device']}")
-    console.print(f"  measurements in {ready.paths.folder}", highlight=False)
+    console.print(f"  measurements in {ready.paths.folder}")
     if ready.loaded.tracking:
-        console.print(f"  MLflow: {ready.loaded.tracking.uri} (autotune ui)", highlight=False)
+        console.print(f"  MLflow: {ready.loaded.tracking.uri} (autotune ui)")
     if records:
-        console.print(f"  resumed: {len(records)} trials are measured already", highlight=False)
+        console.print(f"  resumed: {len(records)} trials are measured already")
     if others:
         console.print(
             f"  [yellow]{others} stored trials are not used[/]: model, prompts, sampling, engine "
@@ -154,7 +155,7 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
         )
     free = shutil.disk_usage(ready.paths.folder).free
     if free < 1 << 30:
-        console.print(f"  [yellow]only {free >> 20} MiB of disk are free[/]", highlight=False)
+        console.print(f"  [yellow]only {free >> 20} MiB of disk are free[/]")
 
 
 def _version(ready: Prepared) -> str:
@@ -167,7 +168,7 @@ def plan(file: Path, budget: str | None, *, argv: bool) -> None:
     spec = ready.loaded.spec
     ahead = estimate(spec, _known(ready), FIRST_PASS_S)
     for number, launch in enumerate(ahead.launches, 1):
-        console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}", highlight=False)
+        console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}")
         if argv:
             _print_argv(ready, launch)
     limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
@@ -187,10 +188,10 @@ def _known(ready: Prepared) -> list[Record]:
 def _print_argv(ready: Prepared, launch: Launch) -> None:
     order = serve_order(ready, launch, Path("vllm.yaml"))
     argv = " ".join(ready.engine.command(order, 8000))
-    console.print(f"       {argv}", highlight=False, soft_wrap=True)
+    console.print(f"       {argv}")
     text = render_engine_args(
         ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
     )
     for line in text.splitlines():
         if not line.startswith("#"):
-            console.print(f"         {line}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"         {line}", markup=False)

@@ -23,7 +23,7 @@ from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.tuner import usable
 
-console = Console()
+console = Console(soft_wrap=True, highlight=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def report(name: str, root: Path | None) -> None:
     about = provenance(opened.study, opened.records)
     files = write_results(opened.study.spec, opened.paths, opened.records, opened.result, about)
     for file in files:
-        console.print(str(file), highlight=False, soft_wrap=True)
+        console.print(str(file))
 
 
 def export(name: str, root: Path | None, kind: str) -> None:
@@ -84,7 +84,7 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     made = [paths.launches, paths.database, paths.folder / "spec.json", paths.report]
     made = [path for path in made if path.exists()]
     for path in made:
-        console.print(f"{path}  ({_size(path) >> 10} KiB)", highlight=False, soft_wrap=True)
+        console.print(f"{path}  ({_size(path) >> 10} KiB)")
     if not yes and not typer.confirm("delete these?"):
         raise typer.Exit(1)
     with held(paths.lock):
@@ -120,7 +120,12 @@ def _trial_table(opened: Opened) -> Table:
 
 def _trial_row(opened: Opened, record: Record) -> list[str]:
     trial, levels = record.trial, opened.study.spec.workload.levels
-    head = [record.launch_id, trial.stage.value, trial.candidate, str(trial.num_speculative_tokens)]
+    head = [
+        record.launch_id,
+        trial.stage.value,
+        trial.candidate,
+        str(trial.num_speculative_tokens),
+    ]
     if isinstance(record.outcome, Failure):
         return [*head, f"[red]{record.outcome.cause.value}[/]", *[""] * (len(levels) + 1)]
     cells = []

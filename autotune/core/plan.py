@@ -65,9 +65,7 @@ def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     if baseline_failed(records):
         return
     if not _enough(spec, records, BASELINE, 0, Stage.BASELINE):
-        yield _launch(
-            spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup"
-        )
+        yield _launch(spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup")
     for candidate in spec.candidates:
         yield from _screen(spec, records, candidate)
     yield from _confirm(spec, records)
@@ -94,7 +92,11 @@ def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) ->
         return
     for k in missing:
         yield _launch(
-            spec, Stage.SCREEN, candidate, (k,), why=f"{candidate.name} at K = {k}, one launch per K"
+            spec,
+            Stage.SCREEN,
+            candidate,
+            (k,),
+            why=f"{candidate.name} at K = {k}, one launch per K",
         )
 
 
@@ -127,6 +129,7 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
             )
         candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
         k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
+        winner = f"{candidate.name} at K = {k}" if best else "the winner"
         done = _enough(spec, records, candidate.name, k, Stage.CONFIRM, repeat)
         if not done and not _given_up(records, candidate.name, k, Stage.CONFIRM):
             yield _launch(
@@ -134,7 +137,7 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
                 Stage.CONFIRM,
                 candidate,
                 (k,),
-                why=f"{candidate.name} at K = {k} exactly as it would be deployed",
+                why=f"{winner} exactly as it would be deployed",
                 repeat=repeat,
             )
 
@@ -172,7 +175,7 @@ def _enough(
     """Whether one record of this point has the least number of blocks at every level."""
     need = {
         lv.concurrency: min(
-            spec.search.min_blocks, spec.workload.blocks(stage.split, lv.concurrency)
+            spec.search.min_blocks, spec.workload.blocks(stage.prompts, lv.concurrency)
         )
         for lv in spec.workload.levels
     }
@@ -187,9 +190,7 @@ def _enough(
     )
 
 
-def _given_up(
-    records: Sequence[Record], name: str, k: int, stage: Stage = Stage.SCREEN
-) -> bool:
+def _given_up(records: Sequence[Record], name: str, k: int, stage: Stage = Stage.SCREEN) -> bool:
     failures = [
         r.outcome
         for r in records

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.core.acceptance import AcceptanceProfile
-from autotune.core.speedup import Point, SpeedupCurve, arms, curves, effect_of, mean_latencies
+from autotune.core.speedup import (
+    Point,
+    SpeedupCurve,
+    arms,
+    curves,
+    effect_of,
+    mean_latencies,
+    violations,
+)
 from autotune.core.statistics import Interval, LaunchEffect
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Latencies, Record, Stage
@@ -91,7 +99,9 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
         return []
     ranked = sorted(overall, key=lambda c: -_knee_point(c).speedup.mean)
     top = _knee_point(ranked[0]).speedup.mean
-    close = [c for c in ranked if _knee_point(c).speedup.mean >= top * (1 - spec.objective.tolerance)]
+    close = [
+        c for c in ranked if _knee_point(c).speedup.mean >= top * (1 - spec.objective.tolerance)
+    ]
     close.sort(key=lambda c: _simplicity(spec, c))
     rest = [c for c in ranked if c not in close]
     gmu = spec.search.gpu_memory_utilization[0]
@@ -149,7 +159,10 @@ def judge(spec: StudySpec, speedup: Interval | None) -> tuple[Verdict, str]:
     if speedup.high <= need:
         return Verdict.DO_NOT_SPECULATE, f"the best speedup {shown} does not reach {need:g}x"
     if need * (1 - tolerance) <= speedup.low and speedup.high <= need * (1 + tolerance):
-        return Verdict.TIE, f"the speedup {shown} is {need:g}x within the tolerance of {tolerance:.0%}"
+        return (
+            Verdict.TIE,
+            f"the speedup {shown} is {need:g}x within the tolerance of {tolerance:.0%}",
+        )
     return (
         Verdict.INCONCLUSIVE,
         f"the interval of the speedup {shown} covers {need:g}x: more blocks or launches are needed",
@@ -223,18 +236,22 @@ def _remarks(
     basis: Basis,
     confirmed: Point | None,
 ) -> list[str]:
-    remarks = []
+    remarks: list[str] = []
+    for curve in search:
+        for point in curve.points if curve.concurrency is not None else ():
+            broken = violations(spec, point, curve.concurrency or 0)
+            remarks += [f"{curve.candidate}: {text}" for text in broken]
     if finalist is None:
         return remarks
-    overall = next(
-        c for c in search if c.candidate == finalist.candidate and c.concurrency is None
-    )
+    overall = next(c for c in search if c.candidate == finalist.candidate and c.concurrency is None)
     if overall.knee.single:
         remarks.append("only one K was measured for the finalist: best known, not a knee")
     elif overall.knee.at_edge:
         remarks.append(f"the best K, {overall.knee.best}, is the largest tried: try larger ones")
     if basis is Basis.SEARCH and not hopeless(spec, finalist):
-        remarks.append("unverified: the configuration has not been launched as it would be deployed")
+        remarks.append(
+            "unverified: the configuration has not been launched as it would be deployed"
+        )
     if confirmed and not _agree(confirmed.speedup, finalist.speedup):
         remarks.append(
             f"the confirmation ({confirmed.speedup.show()}) and the search "

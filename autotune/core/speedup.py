@@ -91,7 +91,7 @@ def effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffec
     """The launch effect from every group of equal launches in the records, all splits."""
     groups: list[list[float]] = []
     for split in ("search", "confirmation"):
-        for arm in arms(r for r in records if r.trial.stage.split == split).values():
+        for arm in arms(r for r in records if r.trial.stage.prompts == split).values():
             groups += [_launch_means(arm, level.concurrency) for level in levels]
     # The levels of one launch share its effect: they are one observation, not several.
     effect = launch_effect(groups)
@@ -138,7 +138,10 @@ def level_points(
 
 
 def curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
-    """Every candidate's curve at each level and overall, from records of one split."""
+    """Every candidate's curve at each level and overall, from records of one split.
+
+    The overall curve holds only the K that keep every constraint at every level.
+    """
     levels = spec.workload.levels
     effect = effect_of(records, levels)
     found = arms(records)
@@ -147,13 +150,30 @@ def curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ..
     }
     result = []
     for candidate in spec.candidates:
-        mine = {c: points[candidate.name] for c, points in per_level.items() if candidate.name in points}
+        mine = {
+            c: points[candidate.name] for c, points in per_level.items() if candidate.name in points
+        }
         for concurrency, points in mine.items():
             result.append(_curve(spec, found, candidate.name, concurrency, points))
         overall = _overall(spec, mine, effect, found, candidate.name)
         if overall:
             result.append(_curve(spec, found, candidate.name, None, overall))
     return tuple(result)
+
+
+def violations(spec: StudySpec, point: Point, concurrency: int) -> list[str]:
+    """The constraints that a point breaks at one level, with the figures; such a K cannot win."""
+    if point.latencies is None:
+        return []
+    broken = []
+    for constraint in spec.objective.constraints:
+        value = getattr(point.latencies, constraint.metric)
+        if value > constraint.upper:
+            broken.append(
+                f"K = {point.num_speculative_tokens} at concurrency {concurrency}: "
+                f"{constraint.metric} is {value:.1f}, the constraint {constraint.upper:g}"
+            )
+    return broken
 
 
 def _curve(
@@ -179,9 +199,7 @@ def _curve(
     knee = find_knee(
         {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
     )
-    return SpeedupCurve(
-        candidate=name, concurrency=concurrency, points=tuple(points), knee=knee
-    )
+    return SpeedupCurve(candidate=name, concurrency=concurrency, points=tuple(points), knee=knee)
 
 
 def _overall(
@@ -197,6 +215,8 @@ def _overall(
     result = []
     for k in shared:
         parts = [points[k] for points in by_k]
+        if any(violations(spec, p, lv.concurrency) for p, lv in zip(parts, levels, strict=True)):
+            continue
         estimate = weighted([p.estimate for p in parts], [lv.weight for lv in levels])
         primary = spec.workload.primary.concurrency
         arm, base = found[name, k], found[BASELINE, 0]

@@ -83,7 +83,11 @@ def weighted(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimat
     total = sum(weights)
     shares = [w / total for w in weights]
     variance = sum(s**2 * e.variance for s, e in zip(shares, estimates, strict=True))
-    parts = [(s**2 * e.variance) ** 2 / e.dof for s, e in zip(shares, estimates, strict=True) if e.dof > 0]
+    parts = [
+        (s**2 * e.variance) ** 2 / e.dof
+        for s, e in zip(shares, estimates, strict=True)
+        if e.dof > 0
+    ]
     dof = min(e.dof for e in estimates)
     if dof > 0 and sum(parts) > 0:
         dof = variance**2 / sum(parts)

@@ -7,9 +7,15 @@ and the offending numbers, the edge (config/) adds file and line.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from typing_extensions import TypeAliasType
+
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS, Method, find_method
 
-JSON = None | str | int | float | bool | list["JSON"] | dict[str, "JSON"]
+JSON = TypeAliasType("JSON", "str | int | float | bool | list[JSON] | dict[str, JSON] | None")
+
+MIN_REQUESTS_PER_STREAM = 4
+MIN_BLOCKS = 2
+PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +74,13 @@ class Workload:
     sampling: Sampling
     ignore_eos: bool = False
     chat_template_kwargs: Mapping[str, JSON] = field(default_factory=dict)
-    requests_per_stream: int = 4
+    requests_per_stream: int = MIN_REQUESTS_PER_STREAM
     """Requests per concurrent stream in one block; fewer are all ramp and tail."""
 
     def __post_init__(self) -> None:
-        if self.requests_per_stream < 4:
+        if self.requests_per_stream < MIN_REQUESTS_PER_STREAM:
             raise ValueError(
-                "a block needs at least 4 requests per concurrent stream, got "
+                f"a block needs at least {MIN_REQUESTS_PER_STREAM} requests per stream, got "
                 f"requests_per_stream = {self.requests_per_stream}"
             )
         for level in self.levels:
@@ -171,11 +177,12 @@ class Search:
         check_ks(self.num_speculative_tokens)
         for value in self.gpu_memory_utilization:
             if not 0 < value <= 1:
-                hint = f"; did you mean {value / 100:g}?" if 1 < value <= 100 else ""
+                hint = f"; did you mean {value / PERCENT:g}?" if 1 < value <= PERCENT else ""
                 raise ValueError(f"gpu_memory_utilization must lie in (0, 1], got {value:g}{hint}")
-        if not 2 <= self.min_blocks <= self.max_blocks:
+        if not MIN_BLOCKS <= self.min_blocks <= self.max_blocks:
             raise ValueError(
-                f"need 2 <= min_blocks <= max_blocks, got [{self.min_blocks}, {self.max_blocks}]"
+                f"need {MIN_BLOCKS} <= min_blocks <= max_blocks, "
+                f"got [{self.min_blocks}, {self.max_blocks}]"
             )
         if self.confirm_rounds < 1:
             raise ValueError(f"confirm_rounds must be at least 1, got {self.confirm_rounds}")

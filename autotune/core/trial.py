@@ -25,7 +25,7 @@ class Stage(StrEnum):
     CONFIRM = "confirm"
 
     @property
-    def split(self) -> str:
+    def prompts(self) -> str:
         """Which prompts are used: the confirmation sees none of the search's."""
         return "confirmation" if self is Stage.CONFIRM else "search"
 

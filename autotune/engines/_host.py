@@ -14,7 +14,7 @@ import psutil
 def device_name() -> str:
     """`NVIDIA H200`, or `cpu: AMD EPYC, 2 cores`."""
     gpu = _nvidia("name")
-    return gpu if gpu else f"cpu: {_cpu_model()}, {psutil.cpu_count()} cores"
+    return gpu or f"cpu: {_cpu_model()}, {psutil.cpu_count()} cores"
 
 
 def driver_version() -> str:

@@ -35,7 +35,9 @@ SIGNS = (
         Cause.LAUNCHER_BROKEN,
         "start the engine by `target.launcher: [python, -m, vllm.entrypoints.openai.api_server]`",
     ),
-    _sign(r"No module named '?vllm", Cause.LAUNCHER_BROKEN, "install vLLM, or name `target.launcher`"),
+    _sign(
+        r"No module named '?vllm", Cause.LAUNCHER_BROKEN, "install vLLM, or name `target.launcher`"
+    ),
     _sign(r"No space left on device|\[Errno 28\]", Cause.DISK_FULL, "free disk space, run again"),
     _sign(
         r"on startup is less than desired (GPU|CPU) memory utilization",
@@ -91,7 +93,9 @@ def _phase(cause: Cause, starting: bool) -> Cause:  # noqa: FBT001 - private, on
 
 def _first_error(text: str) -> str:
     # An exception's own line; the "Engine core initialization failed" around it is a consequence.
-    pattern = re.compile(r"^(?:\([^)]*\) )*(?:ERROR [^\]]*\] )?([A-Za-z_.]*(?:Error|Exception)\b.*)")
+    pattern = re.compile(
+        r"^(?:\([^)]*\) )*(?:ERROR [^\]]*\] )?([A-Za-z_.]*(?:Error|Exception)\b.*)"
+    )
     for line in text.splitlines():
         match = pattern.match(line)
         if match and "Engine core initialization failed" not in line:

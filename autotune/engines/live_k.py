@@ -50,7 +50,9 @@ def live(base: type[Any]) -> type[Any]:
             self._steps = os.open(os.environ[STEPS_FILE], flags, 0o644)
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            k = min(wanted(self.running or self.waiting, self.num_spec_tokens), self.num_spec_tokens)
+            k = min(
+                wanted(self.running or self.waiting, self.num_spec_tokens), self.num_spec_tokens
+            )
             size = self.scheduler_config.max_num_seqs + 1
             self.dynamic_sd_lookup = [k] * size
             output = super().schedule(*args, **kwargs)

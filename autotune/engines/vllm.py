@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import process
+from autotune.core.redaction import shown
 from autotune.core.trial import Cause, EngineFacts
 from autotune.engines import _logs, _metrics, live_k
 from autotune.engines._host import device_name, driver_version, free_memory
@@ -122,7 +123,7 @@ class VllmEngine:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise UserError(f"the engine's interpreter {python!r} does not run: {error}") from error
-        facts = json.loads(done.stdout)
+        facts: dict[str, str] = json.loads(done.stdout)
         if not facts.pop("found"):
             raise UserError(
                 f"vLLM is not installed for {python}: install the `cpu` or `gpu` extra, or name "
@@ -245,12 +246,7 @@ def _status(status: int) -> str:
 def _ours(env: Mapping[str, str]) -> dict[str, str]:
     # Only what a result depends on; the rest of the environment may hold secrets.
     keys = ("VLLM_", "OMP_", "KMP_", "LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE", "AUTOTUNE_")
-    secret = ("KEY", "TOKEN", "SECRET")
-    return {
-        k: v
-        for k, v in sorted(env.items())
-        if k.startswith(keys) and not any(word in k for word in secret)
-    }
+    return shown({k: v for k, v in env.items() if k.startswith(keys)})
 
 
 def _note(path: Path, value: Mapping[str, object]) -> None:

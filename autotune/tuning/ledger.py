@@ -2,8 +2,8 @@
 
 Rules: a record is written in one piece (`add_trial`), so that no kill leaves half of one; telling a
 record twice changes nothing; values and failures are Optuna's own (COMPLETE with the speedup, FAIL
-with the cause), the whole record rides along as a user attribute; the objective of a stored study is
-never changed silently.
+with the cause), the whole record rides along as a user attribute; the objective of a stored study
+is never changed silently.
 """
 
 import warnings

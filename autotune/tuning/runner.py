@@ -13,7 +13,7 @@ from random import Random
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import summarise
-from autotune.core.study import StudySpec
+from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import (
     Cause,
     EngineFacts,
@@ -132,12 +132,12 @@ def _serve(run: _Run, config_file: Path) -> None:
 
 
 def _order(run: _Run) -> Iterator[tuple[int, int, int]]:
-    """(block, concurrency, K), block by block, K shuffled anew in each, until time or blocks end."""
+    """(block, concurrency, K): block by block, K shuffled anew in each, until time is up."""
     spec, launch = run.rig.spec, run.launch
     dice = Random(f"{spec.search.seed}/{launch.name}/{launch.stage}/{launch.repeat}")
     for index in range(launch.max_blocks):
         for level in spec.workload.levels:
-            if index >= spec.workload.blocks(launch.stage.split, level.concurrency):
+            if index >= spec.workload.blocks(launch.stage.prompts, level.concurrency):
                 continue
             ks = list(launch.num_speculative_tokens)
             dice.shuffle(ks)
@@ -161,7 +161,9 @@ def _time_up(run: _Run, *, done: int) -> bool:
 def _warm_up(run: _Run, server: Server) -> None:
     workload = replace(run.rig.spec.workload, max_tokens=WARM_UP_TOKENS)
     for level in workload.levels:
-        prompts = workload.block(run.launch.stage.split, level.concurrency, 0)[: level.concurrency]
+        prompts = workload.block(run.launch.stage.prompts, level.concurrency, 0)[
+            : level.concurrency
+        ]
         for k in run.launch.num_speculative_tokens:
             salt = f"warm-up/{level.concurrency}/{k}"
             requests = [
@@ -185,7 +187,7 @@ def _measure(
     run: _Run, server: Server, index: int, concurrency: int, k: int
 ) -> tuple[Pass, LoadResult]:
     spec, order = run.rig.spec, len(run.passes)
-    split = run.launch.stage.split
+    split = run.launch.stage.prompts
     salt = f"{split}/{index}/{concurrency}/{k}/{order}"
     requests = [
         Request(prompt=prompt, cache_salt=salt, xargs=_xargs(run.launch, k))
@@ -271,7 +273,7 @@ def _as_pass(
 
 
 def _latencies(result: LoadResult) -> Latencies | None:
-    return summarise(result.samples, result.duration_s)
+    return summarise(result.samples)
 
 
 def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
@@ -288,7 +290,7 @@ def _xargs(launch: Launch, k: int) -> Mapping[str, int]:
     return {"num_speculative_tokens": k} if launch.live else {}
 
 
-def _header(measured: Pass) -> Mapping[str, object]:
+def _header(measured: Pass) -> Mapping[str, JSON]:
     return {
         "num_speculative_tokens": measured.num_speculative_tokens,
         "concurrency": measured.concurrency,

@@ -1,4 +1,4 @@
-"""The loop: ask the plan, run the launch, tell the ledger; yields every record.
+"""The loop: ask the plan, run the launch, tell the ledger; yields the records of each launch.
 
 Rule: nothing is decided here; the plan decides from the records, and the records are all there is.
 """
@@ -26,7 +26,7 @@ WriteConfig = Callable[[Launch, Path], Path]
 
 def tune(
     rig: Rig, ledger: Ledger, write_config: WriteConfig, *, budget_s: float | None
-) -> Iterator[Record]:
+) -> Iterator[list[Record]]:
     """Launch what the plan asks for until it asks for nothing more; drain it to the end."""
     started = time.monotonic()
     while True:
@@ -36,11 +36,11 @@ def tune(
         if launch is None:
             return
         folder = rig.paths.next_launch()
-        for record in run_launch(launch, rig, write_config(launch, folder), folder):
-            records.append(record)
-            ledger.tell(record, value_of(rig.spec, records, record))
-            yield record
+        new = list(run_launch(launch, rig, write_config(launch, folder), folder))
+        for record in new:
+            ledger.tell(record, value_of(rig.spec, [*records, *new], record))
         mark_told(folder)
+        yield new
 
 
 def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:

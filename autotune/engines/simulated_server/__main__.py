@@ -62,7 +62,7 @@ def main() -> int:
     except (StartError, OSError) as error:
         log.say(f"{error}" if isinstance(error, StartError) else f"OSError: {error}")
         return 1
-    with bound, _live_k_file() as live_k_file:
+    with bound, _live_k_file(launch) as live_k_file:
         return asyncio.run(_live(launch, bound, live_k_file))
 
 
@@ -79,10 +79,11 @@ def _count_launch() -> int:
     path = os.environ.get("AUTOTUNE_SIM_LAUNCHES") or (f"{world}.launches" if world else None)
     if path is None:
         return os.getpid()
-    with Path(path).open("ab") as file:
+    with contextlib.suppress(OSError), Path(path).open("ab") as file:
         file.write(b".")
         file.flush()
         return file.tell()
+    return os.getpid()
 
 
 def _bind(launch: Launch) -> socket.socket:
@@ -96,9 +97,9 @@ def _bind(launch: Launch) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _live_k_file() -> Iterator[TextIO | None]:
+def _live_k_file(launch: Launch) -> Iterator[TextIO | None]:
     path = os.environ.get("AUTOTUNE_LIVE_K_FILE")
-    if not path:
+    if not path or launch.options.scheduler_cls is None:
         yield None
         return
     with Path(path).open("a") as file:

@@ -47,7 +47,7 @@ class Engine:
     def __init__(self, launch: Launch, metrics: Metrics, live_k_file: TextIO | None) -> None:
         self._launch = launch
         self._metrics = metrics
-        self._live_k_file = live_k_file if launch.options.scheduler_cls else None
+        self._live_k_file = live_k_file
         self._cache = Cache(launch)
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []

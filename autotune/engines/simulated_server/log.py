@@ -102,9 +102,7 @@ def _custom_scheduler(launch: Launch) -> str:
 def log_serving(launch: Launch) -> None:
     """What uvicorn says when the port is open."""
     host = launch.options.host or "0.0.0.0"  # noqa: S104  (vLLM's words; we bind to loopback)
-    log(
-        "APIServer", "entry.py:140", f"Starting vLLM server on http://{host}:{launch.options.port}"
-    )
+    log("APIServer", "entry.py:140", f"Starting vLLM server on http://{host}:{launch.options.port}")
     say(f"INFO:     Started server process [{os.getpid()}]")
     say("INFO:     Waiting for application startup.")
     say("INFO:     Application startup complete.")

@@ -2,6 +2,19 @@
 
 Rule: values are frozen and checked when they are made; an unknown key, fault or number out of
 range is an error that names the place. A missing section has the defaults of a small GPU.
+
+    time_scale: 0.05                  # twenty times as fast as it says below
+    startup_s: 2.0
+    step: {t_base: 0.02, t_seq: 0.0003, t_verify_token: 0.0002, t_prefill_token: 0.00005}
+    noise: {launch_sigma: 0.02, step_sigma: 0.02, drift: 0.01, drift_period_s: 600}
+    reply: {low: 40, high: 160, vocab: 5000, divergence: 0.5}
+    memory: {total_gib: 24, free_gib: 23.5, target_gib: 2, overhead_gib: 1}
+    drafts:                           # by model, by the last part of its path, or by method
+      my-eagle-head: {acceptance: [0.7, 0.5, 0.3], t_draft: 0.002, spread: 0.2}
+      ngram: {acceptance: [0.5, 0.3, 0.2], t_draft: 0.0, coverage: 0.4, short: 0.3}
+    faults:
+      - {what: oom_at_start, when: {method: eagle, min_k: 5}}
+      - {what: {crash_after_requests: 20}, when: {max_launch: 1}}
 """
 
 from collections.abc import Mapping
