@@ -1,0 +1,164 @@
+"""The report of a study: report.md with its figures and the table of its curves.
+
+Rules: the verdict comes first, in a sentence that can be quoted alone; every file is written
+beside its name and then renamed, so a reader never sees half of one.
+"""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from autotune.core.recommendation import Basis, Recommendation
+from autotune.core.redaction import shown, withheld
+from autotune.core.statistics import CONFIDENCE
+from autotune.core.study import JSON, StudySpec
+from autotune.core.trial import Record
+from autotune.core.wording import conditions, effect_words, headline
+from autotune.reporting import tables
+from autotune.reporting.curves import curves_csv
+from autotune.reporting.figures import figures
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_report(
+    folder: Path,
+    spec: StudySpec,
+    records: Sequence[Record],
+    result: Recommendation,
+    provenance: Mapping[str, JSON],
+) -> list[Path]:
+    """Write report.md, curves.csv and the figures; returns what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, bytes] = {
+        **figures(spec, result),
+        "curves.csv": curves_csv(result).encode(),
+        # Last, so that a report never points to figures that are not there yet.
+        "report.md": render_report(spec, records, result, provenance).encode(),
+    }
+    return [write_atomically(folder / name, content) for name, content in files.items()]
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Replace a file as a whole, or leave the old one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return path
+
+
+def render_report(
+    spec: StudySpec,
+    records: Sequence[Record],
+    result: Recommendation,
+    provenance: Mapping[str, JSON],
+) -> str:
+    """The text of report.md."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(enabled_extensions=("html",)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    template = environment.get_template("report.md.j2")
+    return template.render(
+        table=tables.markdown,
+        **_verdict(spec, result),
+        **_evidence(spec, result),
+        **_history(records),
+        **_deployment(spec, result, provenance),
+    )
+
+
+def _verdict(spec: StudySpec, result: Recommendation) -> dict[str, object]:
+    return {
+        "title": f"Speculative decoding for {Path(spec.target.model).name}: study {spec.name}",
+        "headline": headline(spec, result),
+        "reasons": [_sentence(reason) for reason in result.reasons],
+        "unverified": result.speculates and result.basis is not Basis.CONFIRMED,
+    }
+
+
+def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
+    best = result.finalist
+    k = best.num_speculative_tokens if best else 0
+    confirmed = result.basis is Basis.CONFIRMED
+    return {
+        "levels": tables.levels_table(result) if result.levels else [],
+        "latencies": tables.latencies_table(result.levels),
+        "compared": f"{best.candidate} at K = {k} against plain decoding" if best else "",
+        "prompts": "on the confirmation's prompts" if confirmed else "on the search's prompts",
+        "conditions": conditions(spec),
+        "max_tokens": spec.workload.max_tokens,
+        "confidence": f"{CONFIDENCE:.0%}",
+        "effect": effect_words(result.effect),
+        "figures": bool(result.search),
+        "knees": tables.knees_table(result),
+    }
+
+
+def _history(records: Sequence[Record]) -> dict[str, object]:
+    total, invalid = tables.count_passes(records)
+    counted = f"{invalid} of them invalid and left out" if invalid else "all of them valid"
+    return {
+        "launches": tables.launches_table(records),
+        "failures": tables.failures_table(records),
+        "passes": f"{total} passes were measured, {counted}.",
+        "invalid": tables.invalid_table(records),
+    }
+
+
+def _deployment(
+    spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
+) -> dict[str, object]:
+    given = provenance.get("engine_env")
+    env = {str(k): str(v) for k, v in given.items()} if isinstance(given, dict) else {}
+    env |= spec.target.env
+    hidden = [f"`{name}` (set, its value is not shown)" for name in withheld(env)]
+    return {
+        "facts": tables.facts_table(provenance),
+        "environment": [f"`{k}={v}`" for k, v in shown(env).items()] + hidden,
+        "exports": [(name, shlex.quote(value)) for name, value in shown(env).items()],
+        "deploys": _deploys(result),
+        "local_models": _local_models(spec, result),
+        "reproduce": (
+            f"Seed {spec.search.seed}; {len(spec.workload.search)} prompts for the search and "
+            f"{len(spec.workload.confirmation)} others for the confirmation, "
+            f"{spec.workload.requests_per_stream} requests per concurrent stream in a block."
+        ),
+    }
+
+
+def _deploys(result: Recommendation) -> str:
+    best = result.finalist
+    if result.speculates and best:
+        return (
+            f"`vllm.yaml` serves with {best.candidate} at num_speculative_tokens = "
+            f"{best.num_speculative_tokens} and gpu_memory_utilization = "
+            f"{best.gpu_memory_utilization:g}."
+        )
+    return "`vllm.yaml` serves without speculation."
+
+
+def _local_models(spec: StudySpec, result: Recommendation) -> list[str]:
+    models = [spec.target.model]
+    if result.speculates and result.finalist:
+        models.append(spec.candidate(result.finalist.candidate).model or "")
+    return [f"`{model}`" for model in models if model.startswith(("/", ".", "~"))]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,184 @@
+"""The tables of the report: rows of words from records and recommendation.
+
+Rules: the first row is the head; a speedup always carries its interval; what is unknown is an
+empty cell; nothing is computed here that the core does not know.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from autotune.core.acceptance import AcceptanceProfile
+from autotune.core.recommendation import LevelEvidence, Recommendation
+from autotune.core.study import JSON
+from autotune.core.trial import Failure, Latencies, Record
+
+Table = list[list[str]]
+
+
+def markdown(table: Table) -> str:
+    """A GitHub table; bars and line ends inside a cell are made harmless."""
+    head, *rows = [[_cell(text) for text in row] for row in table]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def levels_table(result: Recommendation) -> Table:
+    """Winner against baseline at each concurrency, and overall."""
+    head = ["concurrency", "weight", "baseline tok/s", "candidate tok/s", "speedup", "blocks"]
+    head += ["acceptance rate", "acceptance length"]
+    rows = [
+        [
+            str(level.concurrency),
+            f"{level.weight:g}",
+            f"{level.baseline_throughput:.1f}",
+            f"{level.throughput:.1f}",
+            level.speedup.show(),
+            str(level.blocks),
+            *_acceptance(level.acceptance),
+        ]
+        for level in result.levels
+    ]
+    if len(rows) > 1 and result.speedup:
+        rows.append(["overall", "", "", "", result.speedup.show(), "", "", ""])
+    return [head, *rows]
+
+
+def latencies_table(levels: Sequence[LevelEvidence]) -> Table:
+    """Median and p99 of TTFT and TPOT, baseline to candidate."""
+    names = ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
+    head = ["concurrency", *(_title(name) for name in names)]
+    rows = [
+        [
+            str(level.concurrency),
+            *(f"{_ms(level.baseline_latencies, n)} → {_ms(level.latencies, n)}" for n in names),
+        ]
+        for level in levels
+    ]
+    return [head, *rows]
+
+
+def knees_table(result: Recommendation) -> Table:
+    """Each candidate at the knee of its overall curve, the best first."""
+    found = [
+        (curve, curve.at(curve.knee.num_speculative_tokens))
+        for curve in result.search
+        if curve.concurrency is None
+    ]
+    found.sort(key=lambda pair: -pair[1].speedup.mean)
+    head = ["candidate", "knee K", "speedup", "best K", "acceptance rate", "acceptance length"]
+    rows = [
+        [
+            curve.candidate,
+            str(curve.knee.num_speculative_tokens),
+            point.speedup.show(),
+            f"{curve.knee.best}{_remark(at_edge=curve.knee.at_edge, single=curve.knee.single)}",
+            *_acceptance(point.acceptance),
+        ]
+        for curve, point in found
+    ]
+    return [head, *rows]
+
+
+def launches_table(records: Sequence[Record]) -> Table:
+    """Every launch with its reason, K, start-up time and outcome."""
+    head = ["launch", "stage", "candidate", "K", "live", "start s", "outcome", "why"]
+    return [head, *(_launch(launch, group) for launch, group in _by_launch(records).items())]
+
+
+def failures_table(records: Iterable[Record]) -> Table:
+    """Every failure with its cause and remedy."""
+    rows = [
+        [
+            r.launch_id,
+            r.trial.candidate,
+            str(r.trial.num_speculative_tokens),
+            r.outcome.cause.value,
+            r.outcome.detail,
+            r.outcome.remedy,
+        ]
+        for r in records
+        if isinstance(r.outcome, Failure)
+    ]
+    return [["launch", "candidate", "K", "cause", "detail", "remedy"], *rows] if rows else []
+
+
+def invalid_table(records: Iterable[Record]) -> Table:
+    """The causes of invalid passes, the most frequent first."""
+    causes = Counter(
+        p.invalid for r in records if r.measurement for p in r.measurement.passes if p.invalid
+    )
+    rows = [[cause, str(count)] for cause, count in causes.most_common()]
+    return [["invalid because", "passes"], *rows] if rows else []
+
+
+def facts_table(provenance: Mapping[str, JSON]) -> Table:
+    """Provenance as it is, scalars only."""
+    rows = [
+        [key.replace("_", " "), str(value)]
+        for key, value in provenance.items()
+        if not isinstance(value, dict | list) and value is not None
+    ]
+    return [["fact", "value"], *rows]
+
+
+def count_passes(records: Iterable[Record]) -> tuple[int, int]:
+    """All passes, and the invalid ones among them."""
+    passes = [p for r in records if r.measurement for p in r.measurement.passes]
+    return len(passes), sum(1 for p in passes if p.invalid)
+
+
+def _launch(launch: str, group: Sequence[Record]) -> list[str]:
+    first = group[0]
+    facts = next((r.facts for r in group if r.facts), None)
+    ks = sorted({r.trial.num_speculative_tokens for r in group})
+    return [
+        launch,
+        first.trial.stage.value,
+        first.trial.candidate,
+        ", ".join(str(k) for k in ks),
+        "yes" if first.trial.live else "",
+        f"{facts.boot_s:.0f}" if facts else "",
+        _outcome(group),
+        first.why,
+    ]
+
+
+def _outcome(group: Sequence[Record]) -> str:
+    total, invalid = count_passes(group)
+    causes = sorted({r.outcome.cause.value for r in group if isinstance(r.outcome, Failure)})
+    words = [f"{total - invalid} valid passes"] if total else []
+    words += [f"{invalid} invalid"] if invalid else []
+    return ", ".join([*words, *causes])
+
+
+def _by_launch(records: Iterable[Record]) -> dict[str, list[Record]]:
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.launch_id, []).append(record)
+    return groups
+
+
+def _acceptance(profile: AcceptanceProfile | None) -> list[str]:
+    if profile is None:
+        return ["", ""]
+    rate = f"{profile.rate:.0%}" if profile.rate is not None else ""
+    return [rate, f"{profile.length:.2f}"]
+
+
+def _ms(latencies: Latencies | None, name: str) -> str:
+    return f"{getattr(latencies, name):.1f}" if latencies else "?"
+
+
+def _title(name: str) -> str:
+    statistic, metric, unit = name.split("_")
+    return f"{statistic} {metric.upper()} {unit}"
+
+
+def _remark(*, at_edge: bool, single: bool) -> str:
+    if single:
+        return " (the only one measured)"
+    return " (the largest tried)" if at_edge else ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,208 @@
+"""What a tracker shows of a record: names and values, no tracker in sight.
+
+Rules: names have only characters that every MLflow takes; a value that is not finite is left out,
+it is never replaced; a text that is cut says how long it was.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.core.acceptance import SpecCounters
+from autotune.core.recommendation import Recommendation
+from autotune.core.speedup import Arm, SpeedupCurve, compare, effect_of, mean_latencies
+from autotune.core.statistics import Interval, mean_of
+from autotune.core.study import Level, StudySpec
+from autotune.core.trial import BASELINE, Failure, Measurement, Record
+
+LATENCIES = ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
+LONGEST = 500
+"""Older servers refuse longer values; newer ones cut them without a word."""
+NAME_LENGTH = 250
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One number of a stepped or plain metric."""
+
+    name: str
+    value: float
+    step: int = 0
+
+
+def record_id(record: Record) -> str:
+    """The same for the same attempt, however often it is shown."""
+    trial = record.trial
+    k = f"k{trial.num_speculative_tokens}"
+    return f"{record.launch_id}/{trial.candidate}/{k}/{record.outcome.kind}"
+
+
+def run_name(record: Record) -> str:
+    """`007 eagle K=2 confirm`."""
+    trial = record.trial
+    return (
+        f"{record.launch_id} {trial.candidate} K={trial.num_speculative_tokens} {trial.stage.value}"
+    )
+
+
+def params(spec: StudySpec, record: Record) -> dict[str, str]:
+    """What was tried."""
+    trial = record.trial
+    known: dict[str, object] = {
+        "candidate": trial.candidate,
+        "method": "none" if trial.candidate == BASELINE else _method(spec, trial.candidate),
+        "num_speculative_tokens": trial.num_speculative_tokens,
+        "gpu_memory_utilization": trial.gpu_memory_utilization,
+        "stage": trial.stage.value,
+        "live_k": trial.live,
+        "repeat": trial.repeat,
+        "launch": record.launch_id,
+        "target": spec.target.model,
+        "temperature": spec.workload.sampling.temperature,
+        "max_tokens": spec.workload.max_tokens,
+    }
+    known |= {f"settings.{name}": value for name, value in trial.settings.items()}
+    return {safe_name(name): cut(_text(value)) for name, value in known.items()}
+
+
+def tags(record: Record, host: str) -> dict[str, str]:
+    """What is true of the attempt beside what was tried."""
+    facts = record.facts
+    known = {
+        "autotune.record_id": record_id(record),
+        "autotune.why": record.why,
+        "autotune.fingerprint": record.fingerprint,
+        "host": host,
+        "engine_version": facts.version if facts else "",
+        "device": facts.device if facts else "",
+    }
+    if isinstance(record.outcome, Failure):
+        known |= {"cause": record.outcome.cause.value, "remedy": record.outcome.remedy}
+        known |= {"detail": record.outcome.detail}
+    return {name: cut(text) for name, text in known.items() if text}
+
+
+def metrics(spec: StudySpec, record: Record, baselines: Sequence[Record]) -> list[Value]:
+    """What was measured; the speedups need baseline records of the same prompts."""
+    values: list[Value] = []
+    if record.facts:
+        values.append(Value("boot_s", record.facts.boot_s))
+        values.append(Value("kv_cache_tokens", float(record.facts.kv_cache_tokens or math.nan)))
+    if record.measurement is None:
+        return finite(values)
+    for level in spec.workload.levels:
+        values += _level(record.measurement, level.concurrency)
+        values += _speedups(spec.workload.levels, record, baselines, level.concurrency)
+    values += _acceptance(record.measurement.spec)
+    invalid = sum(1 for p in record.measurement.passes if p.invalid)
+    values.append(Value("invalid_passes", float(invalid)))
+    return finite(values)
+
+
+def result_metrics(result: Recommendation) -> list[Value]:
+    """The curves, with K as the step, and the answer."""
+    values: list[Value] = []
+    for prefix, found in (("speedup", result.search), ("confirmed_speedup", result.confirmation)):
+        for curve in found:
+            values += _curve(f"{prefix}.{_place(curve)}", curve)
+    if result.speedup:
+        values += _interval("best.speedup", result.speedup)
+    if result.finalist:
+        k = result.finalist.num_speculative_tokens
+        values.append(Value("best.num_speculative_tokens", float(k)))
+    return finite(values)
+
+
+def finite(values: Iterable[Value]) -> list[Value]:
+    """The values that are numbers, under legal names."""
+    return [Value(safe_name(v.name), v.value, v.step) for v in values if math.isfinite(v.value)]
+
+
+def safe_name(name: str) -> str:
+    """The name with every other character replaced."""
+    return _ILLEGAL.sub("_", name)[:NAME_LENGTH]
+
+
+def cut(text: str) -> str:
+    """The text, or its beginning and how long it was."""
+    if len(text) <= LONGEST:
+        return text
+    note = f"… ({len(text)} characters)"
+    return text[: LONGEST - len(note)] + note
+
+
+def _level(measurement: Measurement, concurrency: int) -> list[Value]:
+    passes = measurement.at(concurrency)
+    if not passes:
+        return []
+    at = f"c{concurrency}"
+    throughput = mean_of([p.log_throughput for p in passes]).interval().mean
+    values = [
+        Value(f"output_throughput.{at}", throughput),
+        Value(f"blocks.{at}", float(len(passes))),
+        *(Value(f"block_output_throughput.{at}", p.output_throughput, p.block) for p in passes),
+    ]
+    latencies = mean_latencies(passes)
+    if latencies:
+        values += [Value(f"{name}.{at}", getattr(latencies, name)) for name in LATENCIES]
+    return values
+
+
+def _speedups(
+    levels: Sequence[Level], record: Record, baselines: Sequence[Record], concurrency: int
+) -> list[Value]:
+    trial = record.trial
+    same = [b for b in baselines if b.trial.stage.split == trial.stage.split]
+    if trial.candidate == BASELINE or trial.num_speculative_tokens == 0 or not same:
+        return []
+    ours, theirs = Arm(records=(record,)), Arm(records=tuple(same))
+    estimate = compare(ours, theirs, concurrency)
+    if estimate is None:
+        return []
+    full = effect_of(same, levels).on(estimate, 1, theirs.launches(concurrency))
+    return _interval(f"speedup.c{concurrency}", full.interval())
+
+
+def _acceptance(counters: SpecCounters | None) -> list[Value]:
+    profile = counters.profile if counters else None
+    if profile is None:
+        return []
+    steps = enumerate(profile.per_position, start=1)
+    return [
+        Value("acceptance_rate", math.nan if profile.rate is None else profile.rate),
+        Value("acceptance_length", profile.length),
+        *(Value("acceptance_per_position", share, position) for position, share in steps),
+    ]
+
+
+def _curve(name: str, curve: SpeedupCurve) -> list[Value]:
+    values = [Value(f"knee.{name}", float(curve.knee.num_speculative_tokens))]
+    for point in curve.points:
+        values += _interval(name, point.speedup, point.num_speculative_tokens)
+    return values
+
+
+def _place(curve: SpeedupCurve) -> str:
+    at = "overall" if curve.concurrency is None else f"c{curve.concurrency}"
+    return f"{curve.candidate}.{at}"
+
+
+def _interval(name: str, interval: Interval, step: int = 0) -> list[Value]:
+    return [
+        Value(name, interval.mean, step),
+        Value(f"{name}.low", interval.low, step),
+        Value(f"{name}.high", interval.high, step),
+    ]
+
+
+def _method(spec: StudySpec, name: str) -> str:
+    methods: Mapping[str, str] = {c.name: c.method for c in spec.candidates}
+    # A record may be older than the candidates file.
+    return methods.get(name, "unknown")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
