@@ -4,6 +4,6 @@ Rule: whoever uses a study asks `load`; nobody else knows that the file is YAML.
 """
 
 from autotune.config.loader import LoadedFile, Tracking, load
-from autotune.config.reference import json_schema
+from autotune.config.schema_json import json_schema
 
 __all__ = ["LoadedFile", "Tracking", "json_schema", "load"]

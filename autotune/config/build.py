@@ -11,8 +11,9 @@ from pydantic import JsonValue
 
 from autotune.config.models import absolute, beside_file, resolve_model
 from autotune.config.prompts import Prompts
-from autotune.config.schema import CandidatesFile, TargetSection, WorkloadSection
+from autotune.config.schema import CandidatesFile, TargetSection
 from autotune.config.sections import thawed
+from autotune.config.workload import WorkloadSection
 from autotune.core.study import StudySpec, Target, Workload
 
 

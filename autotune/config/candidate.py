@@ -4,7 +4,7 @@ Rule: what vLLM would refuse, ignore or silently change is a fault here; the n-g
 as vLLM resolves it, so that a candidate says what is launched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Self
 
@@ -60,6 +60,14 @@ class CandidateSection(OpenSection):
     """The K to try for this candidate; default: those of `search`."""
     settings: dict[str, JsonValue] = Field(default={})
 
+    @field_validator("model")
+    @classmethod
+    def _has_model(cls, model: str | None, info: ValidationInfo) -> str | None:
+        method = info.data.get("method")
+        if model is not None and method in METHODS and not METHODS[method].has_weights:
+            raise ValueError(f"method {method!r} drafts without a model: remove it")
+        return model
+
     @field_validator("method")
     @classmethod
     def _known_method(cls, method: str) -> str:
@@ -78,28 +86,13 @@ class CandidateSection(OpenSection):
             for key, value in settings.items()
             if (message := _setting_fault(key, value, method))
         ]
-        raise_if_any(faults)
+        raise_if_any(faults or list(_contradictions(settings)))
         return settings
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        raise_if_any(list(self._faults()))
         self.value(self.model)
         return self
-
-    def _faults(self) -> Iterator[Said]:
-        row = find_method(self.method)
-        if self.model is not None and not row.has_weights:
-            yield ("model",), f"method {self.method!r} drafts without a model: remove it"
-        low, high = self._window()
-        if low > high:
-            yield (
-                ("prompt_lookup_min",),
-                f"need prompt_lookup_min <= prompt_lookup_max, got {low} > {high}",
-            )
-        vocab, sampling = "use_heterogeneous_vocab", "draft_sample_method"
-        if self.settings.get(vocab) and self.settings.get(sampling, "greedy") != "greedy":
-            yield (sampling,), f"with {vocab} the draft must sample greedily: remove it"
 
     @property
     def label(self) -> str:
@@ -132,14 +125,25 @@ class CandidateSection(OpenSection):
         given = {key: value for key, value in self.settings.items() if value is not None}
         if self.method not in SETTINGS[_WINDOW[0]].methods:
             return thawed(given)
-        return thawed(given) | dict(zip(_WINDOW, self._window(), strict=True))
+        window: dict[str, JSON] = dict(zip(_WINDOW, _window(self.settings), strict=True))
+        return window | {key: value for key, value in thawed(given).items() if key not in window}
 
-    def _window(self) -> tuple[int, int]:
-        low, high = (self.settings.get(key) for key in _WINDOW)
-        given = [bound for bound in (low, high) if isinstance(bound, int)]
-        if not given:
-            return 5, 5  # vllm/config/speculative.py, "arbitrarily chosen"
-        return given[0], given[-1]
+
+def _window(settings: Mapping[str, JsonValue]) -> tuple[int, int]:
+    """The n-gram window as vLLM 0.32 resolves it from both bounds, one, or none."""
+    bounds = [settings.get(key) for key in _WINDOW]
+    given = [bound for bound in bounds if isinstance(bound, int)]
+    return (given[0], given[-1]) if given else (5, 5)
+
+
+def _contradictions(settings: Mapping[str, JsonValue]) -> Iterator[Said]:
+    low, high = _window(settings)
+    if low > high:
+        rule = "need prompt_lookup_min <= prompt_lookup_max"
+        yield ("prompt_lookup_min",), f"{rule}, got {low} > {high}"
+    vocab, sampling = "use_heterogeneous_vocab", "draft_sample_method"
+    if settings.get(vocab) and settings.get(sampling, "greedy") != "greedy":
+        yield (sampling,), f"with {vocab} the draft must sample greedily: remove it"
 
 
 def _setting_fault(key: str, value: JsonValue, method: str | None) -> str | None:

@@ -16,7 +16,8 @@ from autotune.config.faults import Place, Said
 from autotune.config.messages import said
 from autotune.config.models import check_model, resolve_model
 from autotune.config.prompts import Prompts
-from autotune.config.schema import CandidatesFile, SearchSection, TargetSection, WorkloadSection
+from autotune.config.schema import CandidatesFile, SearchSection, TargetSection
+from autotune.config.workload import WorkloadSection
 from autotune.core.study import JSON
 
 S = TypeVar("S", bound=BaseModel)
@@ -97,16 +98,16 @@ def twin_faults(data: Data, root: Path) -> Iterator[Said]:
     for i, candidate in candidates.items():
         first = engines.setdefault(candidate.identity(resolved_model(candidate.model, root)), i)
         if first != i:
-            yield ("candidates", i), _twins(candidates[first], candidate)
+            yield ("candidates", i), _twins(first, candidates[first].label, candidate)
 
 
-def _twins(first: CandidateSection, second: CandidateSection) -> str:
+def _twins(first: int, name: str, second: CandidateSection) -> str:
     settings = second.value(second.model).settings
     resolved = ", ".join(f"{key}: {value}" for key, value in settings.items())
     as_vllm = f" (as vLLM resolves them: {resolved})" if resolved else ""
     return (
-        f"{second.label!r} and {first.label!r} are the same engine configuration{as_vllm}: "
-        "remove one, and give the other every K"
+        f"{second.label!r} is the same engine configuration as candidates[{first}] {name!r}"
+        f"{as_vllm}: remove one, and give the other every K"
     )
 
 

@@ -35,29 +35,31 @@ def dotted(place: Place) -> str:
 
 
 def plain(place: Place) -> Place:
-    """The place with underscores for dashes: the key under which its line is kept."""
+    """The place with underscores for dashes, under which its line is kept as well."""
     return tuple(p.replace("-", "_") if isinstance(p, str) else p for p in place)
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int | None:
     """The line of a place or of the nearest one around it."""
     for end in range(len(place), -1, -1):
-        if plain(place[:end]) in lines:
-            return lines[plain(place[:end])]
+        for known in (place[:end], plain(place[:end])):
+            if known in lines:
+                return lines[known]
     return None
 
 
 def fault_at(lines: Mapping[Place, int], place: Place, message: str) -> Fault:
-    """A fault with its line; a message about a section points at the key that it names first."""
+    """A fault with its line; a rule about a section points at the key that it names first."""
     exact = _named_key(lines, place, message) or place
     return Fault(path=dotted(exact), line=line_of(lines, exact), message=message)
 
 
 def _named_key(lines: Mapping[Place, int], place: Place, message: str) -> Place | None:
-    keys = [k[-1] for k in lines if len(k) == len(place) + 1 and k[:-1] == plain(place)]
+    rule = message.partition(":")[0]
+    keys = [k[-1] for k in lines if len(k) == len(place) + 1 and k[:-1] == place]
     found = {
         hit.start(): key
         for key in keys
-        if isinstance(key, str) and (hit := re.search(rf"\b{re.escape(key)}\b", message))
+        if isinstance(key, str) and (hit := re.search(rf"\b{re.escape(key)}\b", rule))
     }
     return (*place, found[min(found)]) if found else None

@@ -21,10 +21,10 @@ from autotune.config.checks import (
     workload_faults,
 )
 from autotune.config.faults import Said, fault_at
-from autotune.config.models import absolute
 from autotune.config.prompts import Prompts, read_prompts
-from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection, WorkloadSection
-from autotune.config.yamlfile import read_yaml
+from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection
+from autotune.config.workload import WorkloadSection
+from autotune.config.yamlfile import Document, read_yaml
 from autotune.core.study import JSON, StudySpec
 from autotune.errors import CandidatesFileError, Fault
 
@@ -58,11 +58,9 @@ def load(
     file = Path(path).absolute()
     text = _read(file, shown=str(path))
     document = read_yaml(text, os.environ if environ is None else environ)
-    prompts = _prompts(document.data, file.parent)
-    faults = list(document.faults)
-    if document.data is not None or not faults:
-        said = _said(document.data, prompts, file.parent, check_models=check_models)
-        faults += [fault_at(document.lines, place, message) for place, message in said]
+    prompts = _prompts(document.data, Path(path).parent)
+    said = _said(document.data, prompts, file.parent, check_models=check_models)
+    faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
     return _loaded(document.data, prompts or Prompts(), file, text)
@@ -86,6 +84,12 @@ def _read(file: Path, shown: str) -> str:
         raise fault(f"cannot be read: {error.strerror}") from error
 
 
+def _merged(document: Document, faults: list[Fault]) -> list[Fault]:
+    """All faults; what could not be read is not judged as well."""
+    unread = {fault.path for fault in document.faults}
+    return [*document.faults, *(fault for fault in faults if fault.path not in unread)]
+
+
 def _prompts(data: JSON, root: Path) -> Prompts | None:
     """The prompts, if the section that names them is sound."""
     if not isinstance(data, dict):
@@ -94,12 +98,10 @@ def _prompts(data: JSON, root: Path) -> Prompts | None:
     search = sound(SearchSection, data.get("search", {}))
     if workload is None:
         return None
-    return read_prompts(Path(absolute(workload.prompts, root)), seed=search.seed if search else 0)
+    return read_prompts(root / workload.prompts, seed=search.seed if search else 0)
 
 
-def _said(
-    data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
-) -> Iterator[Said]:
+def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool) -> Iterator[Said]:
     if not isinstance(data, dict):
         yield (), "the file must be a mapping with target, workload and candidates"
         return

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from autotune.config.faults import Place, Said, SeveralFaultsError
 from autotune.config.schema import CandidatesFile
@@ -25,9 +26,8 @@ _RULES: Mapping[str, str] = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
-    "string_pattern_mismatch": "must match {pattern} (letters, digits, dot, dash, underscore)",
+    "string_pattern_mismatch": "must match {pattern}",
     "string_too_short": "must not be empty",
-    "too_short": "must not be empty",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "finite_number": "must be finite",
@@ -52,59 +52,46 @@ def said(error: ValidationError, at: Place = ()) -> Iterator[Said]:
 def _message(
     kind: str, place: Place, given: object, context: Mapping[str, Any], fallback: str
 ) -> str:
+    fields = _fields_at(place[:-1])
     if kind == "missing":
-        return f"{place[-1]} is missing: {_description(place)}"
+        return f"{place[-1]} is missing. {_flat(fields[str(place[-1])].description or '')}"
     if kind == "extra_forbidden":
-        known = list(_model_at(place[:-1]).model_fields)
-        hint = did_you_mean(str(place[-1]).replace("-", "_"), known)
-        hint = hint or f" (known: {', '.join(known)})"
-        return f"unknown key {place[-1]!r}{hint}"
+        hint = did_you_mean(str(place[-1]).replace("-", "_"), fields)
+        return f"unknown key {place[-1]!r}{hint or f' (known: {_listed(fields)})'}"
     rule = _RULES.get(kind)
     return f"{rule.format(**context) if rule else fallback}, got {shown(given)}"
 
 
-def _description(place: Place) -> str:
-    field = _model_at(place[:-1]).model_fields[str(place[-1])]
-    return " ".join((field.description or "it has no default").split())
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
-def _model_at(place: Place) -> type[BaseModel]:
-    """The section at a place that pydantic has named."""
-    model: type[BaseModel] = CandidatesFile
-    for part in place:
-        if isinstance(part, str):
-            model = _section_in(model.model_fields[part].annotation)
-    return model
-
-
-def _section_in(annotation: object) -> type[BaseModel]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(_section_in(arg) for arg in get_args(annotation) if _holds_section(arg))
-
-
-def _holds_section(annotation: object) -> bool:
-    if isinstance(annotation, type):
-        return issubclass(annotation, BaseModel)
-    return any(_holds_section(arg) for arg in get_args(annotation))
+def _listed(fields: Mapping[str, FieldInfo]) -> str:
+    return ", ".join(fields)
 
 
 def _is_rest(place: Place) -> bool:
     """Whether the place is the hidden field of a section that passes keys on."""
-    if not place or not isinstance(place[-1], str) or not _is_section(place[:-1]):
-        return False
-    model = _model_at(place[:-1])
-    return issubclass(model, OpenSection) and model.rest == place[-1]
+    section = _section_at(place[:-1])
+    return section is not None and issubclass(section, OpenSection) and section.rest == place[-1]
 
 
-def _is_section(place: Place) -> bool:
-    model: type[BaseModel] = CandidatesFile
+def _fields_at(place: Place) -> Mapping[str, FieldInfo]:
+    section = _section_at(place)
+    return section.model_fields if section else {}
+
+
+def _section_at(place: Place) -> type[BaseModel] | None:
+    """The section that stands at a place; None where something else does."""
+    section: type[BaseModel] | None = CandidatesFile
     for part in place:
         if isinstance(part, str):
-            if part not in model.model_fields:
-                return False
-            annotation = model.model_fields[part].annotation
-            if not _holds_section(annotation):
-                return False
-            model = _section_in(annotation)
-    return True
+            field = section.model_fields.get(part) if section else None
+            section = _section_in(field.annotation) if field else None
+    return section
+
+
+def _section_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((s for arg in get_args(annotation) if (s := _section_in(arg))), None)

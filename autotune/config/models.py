@@ -15,7 +15,8 @@ _STORE = re.compile(r"[a-z0-9]+://.+")
 
 def resolve_model(text: str, root: Path) -> str:
     """The model as the engine is given it; raises ValueError when it can be neither."""
-    if text.startswith(_LOCAL) or (root / Path(text).parts[0]).exists():
+    first = text.split("/", maxsplit=1)[0]
+    if text.startswith(_LOCAL) or (root / first).exists():
         return absolute(text, root)
     if _HUB.fullmatch(text) or _STORE.fullmatch(text):
         return text

@@ -5,41 +5,37 @@ lets the core judge it. Nothing here reads another file.
 """
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
 from autotune.config.candidate import CandidateSection
-from autotune.config.faults import Said, raise_if_any
+from autotune.config.faults import raise_if_any
 from autotune.config.sections import (
-    OpenSection,
     Section,
     Several,
     VllmArgs,
-    did_you_mean,
-    refuse_keys,
-    thawed,
+    not_empty,
+    refused,
 )
 from autotune.config.values import Duration, Fraction, Ks, Milliseconds, Text, Utilizations
 from autotune.config.vllm_fields import (
-    HARMLESS_SAMPLING,
     OWNED_ENGINE_ARGS,
     OWNED_ENV,
-    REFUSED_SAMPLING,
-    REQUEST_FIELDS,
 )
-from autotune.core.study import Constraint, Level, Objective, Sampling, Search
+from autotune.config.workload import WorkloadSection
+from autotune.core.study import Constraint, Objective, Search
 
 _SEARCH = Search()
 _OBJECTIVE = Objective()
-Positive = Annotated[int, Field(ge=1)]
 
 
 class TargetSection(Section):
@@ -60,104 +56,14 @@ class TargetSection(Section):
     @field_validator("engine_args")
     @classmethod
     def _ours(cls, args: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        refuse_keys(args, OWNED_ENGINE_ARGS)
+        raise_if_any(refused(args, OWNED_ENGINE_ARGS))
         return args
 
     @field_validator("env")
     @classmethod
     def _our_env(cls, env: dict[str, str]) -> dict[str, str]:
-        refuse_keys(env, OWNED_ENV)
+        raise_if_any(refused(env, OWNED_ENV))
         return env
-
-
-class LevelSection(Section):
-    """One concurrency of the workload."""
-
-    level: Positive
-    """How many requests are under way at any time."""
-    weight: float = Field(default=1.0, gt=0)
-    """What the level counts in the overall pick."""
-
-
-def _levels(value: object) -> object:
-    items = value if isinstance(value, list) else [value]
-    return [{"level": item} if not isinstance(item, dict) else item for item in items]
-
-
-def _sampling_schema(schema: dict[str, Any]) -> None:
-    schema["properties"].pop("params")
-    schema["additionalProperties"] = True
-
-
-class SamplingSection(OpenSection):
-    """The production sampling parameters. Further keys are request fields of vLLM."""
-
-    model_config = ConfigDict(json_schema_extra=_sampling_schema)
-    rest: ClassVar[str] = "params"
-
-    temperature: float = Field(ge=0)
-    """Mandatory: acceptance, and so the answer, depends on it."""
-    params: dict[str, JsonValue] = Field(default={})
-
-    @field_validator("params")
-    @classmethod
-    def _passable(cls, params: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        kept = {k: v for k, v in params.items() if v not in HARMLESS_SAMPLING.get(k, ())}
-        refuse_keys(kept, REFUSED_SAMPLING)
-        known = ("temperature", *REQUEST_FIELDS, *REFUSED_SAMPLING)
-        faults: list[Said] = [
-            ((key,), f"unknown request field {key!r}{hint}")
-            for key in kept
-            if key not in known and (hint := did_you_mean(key, known))
-        ]
-        raise_if_any(faults)
-        return kept
-
-    def value(self) -> Sampling:
-        """The core's value."""
-        return Sampling(temperature=self.temperature, params=thawed(self.params))
-
-
-class WorkloadSection(Section):
-    """What is sent to the server, as production sends it."""
-
-    prompts: str = Field(min_length=1)
-    """JSON lines, relative to this file: `messages` as in the OpenAI chat API; optional `id`,
-    `task`, `language` and `split` (search or confirmation). Without `split` a hash of the id
-    decides, 60 to 40."""
-    concurrency: Annotated[
-        Several[LevelSection],
-        BeforeValidator(_levels, json_schema_input_type=Positive | list[Positive | LevelSection]),
-        Field(min_length=1),
-    ]
-    """Requests under way at any time: a number, a list, or a list of {level, weight}."""
-    max_tokens: Positive
-    """Longest reply, in tokens."""
-    sampling: SamplingSection
-    """Sent with every request."""
-    ignore_eos: bool = False
-    """Go on to max_tokens after the end of the reply; for benchmarks, not for production."""
-    requests_per_stream: Annotated[int, Field(ge=4)] = 4
-    """Requests per concurrent stream in one block of prompts."""
-    chat_template_kwargs: dict[str, JsonValue] = Field(default={})
-    """Arguments of the chat template, such as enable_thinking."""
-
-    @field_validator("concurrency")
-    @classmethod
-    def _once(cls, levels: tuple[LevelSection, ...]) -> tuple[LevelSection, ...]:
-        found = [level.level for level in levels]
-        faults: list[Said] = [
-            ((i,), f"concurrency {level} stands here twice")
-            for i, level in enumerate(found)
-            if level in found[:i]
-        ]
-        raise_if_any(faults)
-        return levels
-
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        """The core's values."""
-        return tuple(Level(concurrency=lv.level, weight=lv.weight) for lv in self.concurrency)
 
 
 class SearchSection(Section):
@@ -169,7 +75,8 @@ class SearchSection(Section):
     """Share of the GPU's memory (of the RAM on a CPU): a number, a rising list, or
     {low, high, step}."""
     budget: Duration | None = None
-    """Wall-clock time for the whole study; without it, until the answer is known."""
+    """Wall-clock time for the whole study, such as 90s, 18m, 1h30m (a number is seconds); without
+    it, until the answer is known."""
     min_blocks: int = _SEARCH.min_blocks
     """Blocks of prompts measured before a K may be dropped."""
     max_blocks: int = _SEARCH.max_blocks
@@ -203,7 +110,8 @@ class ObjectiveSection(Section):
     metric: Literal["output_throughput"] = "output_throughput"
     """Output tokens per second, all streams together."""
     tolerance: Fraction = _OBJECTIVE.tolerance
-    """Two speedups closer than this are the same to you: the knee is the smallest such K."""
+    """Two speedups closer than this (2% or 0.02) are the same to you: the knee is the smallest K
+    within it of the best."""
     min_gain: Fraction = _OBJECTIVE.min_gain
     """The gain that speculation must surely exceed to be recommended."""
 
@@ -259,9 +167,7 @@ class MlflowSection(Section):
     @field_validator("uri")
     @classmethod
     def _database(cls, uri: str | None) -> str | None:
-        if uri is not None and (
-            uri.startswith("file:") or not re.match(r"[a-z][a-z0-9+-]*:", uri)
-        ):
+        if uri is not None and (uri.startswith("file:") or not re.match(r"[a-z][a-z0-9+-]*:", uri)):
             raise ValueError(
                 f"MLflow gives up its store of plain files, got {uri!r}: "
                 "write sqlite:///studies/mlflow.db or the address of a server"
@@ -279,20 +185,37 @@ class TrackingSection(Section):
     mlflow: Annotated[
         MlflowSection | None,
         BeforeValidator(_switch, json_schema_input_type=bool | MlflowSection),
-    ] = MlflowSection()
+    ] = Field(default=MlflowSection(), json_schema_extra={"default": True})
     """true: a SQLite file in studies/; false: nothing; or {uri, experiment}."""
+
+
+_STUDY_SCHEMA = WithJsonSchema({"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]*$"})
+
+
+def _study(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        near = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(
+            "a study's name is made of a-z, 0-9, dot, dash and underscore, and begins with a "
+            f"letter or digit, got {name!r}{hint}"
+        )
+    return name
 
 
 class CandidatesFile(Section):
     """What `autotune run` tunes: target, workload, candidates, search."""
 
-    study: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None
-    """The study's name and its folder under studies/; default: the name of this file."""
+    study: Annotated[str, AfterValidator(_study), _STUDY_SCHEMA] | None = None
+    """The study's name and its folder under studies/; default: the name of this file, or of its
+    folder if it is candidates.yaml."""
     target: TargetSection
     """The model served and how."""
     workload: WorkloadSection
     """What is sent."""
-    candidates: Annotated[Several[CandidateSection], Field(min_length=1)]
+    candidates: Annotated[Several[CandidateSection], AfterValidator(not_empty)] = Field(
+        json_schema_extra={"minItems": 1}
+    )
     """The ways to draft; plain decoding is always measured beside them."""
     search: SearchSection = SearchSection()
     """What is tried."""

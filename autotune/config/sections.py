@@ -8,14 +8,24 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, Strict, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    Strict,
+    model_validator,
+)
 
-from autotune.config.faults import Said, raise_if_any
+from autotune.config.faults import Said
 from autotune.core.study import JSON
 
 T = TypeVar("T")
 Several = Annotated[tuple[T, ...], Strict(strict=False)]
 """A YAML list; what stands in it is checked as strictly as anything else."""
+
+Positive = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
@@ -61,12 +71,16 @@ VllmArgs = Annotated[dict[str, JsonValue], BeforeValidator(_underscore_keys)]
 """vLLM's own arguments, dashes or underscores alike."""
 
 
-def refuse_keys(given: Iterable[str], reasons: Mapping[str, str]) -> None:
-    """Raise for each key that the table refuses, with its reason."""
-    faults: list[Said] = [
-        ((k,), f"{k} cannot be set: {reasons[k]}") for k in given if k in reasons
-    ]
-    raise_if_any(faults)
+def not_empty(items: tuple[T, ...]) -> tuple[T, ...]:
+    """Refuse an empty list; asked only when its items are sound."""
+    if not items:
+        raise ValueError("needs at least one entry, got []")
+    return items
+
+
+def refused(given: Iterable[str], reasons: Mapping[str, str]) -> list[Said]:
+    """Each key that the table refuses, with its reason."""
+    return [((key,), f"{key} cannot be set: {reasons[key]}") for key in given if key in reasons]
 
 
 def did_you_mean(key: str, known: Iterable[str]) -> str:

@@ -23,6 +23,8 @@ _LATENCY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0}
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
+_K_RULE = "num_speculative_tokens must be whole numbers of at least 1"
+
 
 def shown(value: object) -> str:
     """A value as the file writes it, cut to fit a line."""
@@ -44,8 +46,7 @@ def parse_duration(value: object) -> float:
         parts = {unit: text for unit, text in found.groupdict().items() if text} if found else {}
         if not parts:
             raise ValueError(
-                "a duration is written 90s, 18m or 1h30m (a number is seconds), "
-                f"got {shown(value)}"
+                f"a duration is written 90s, 18m or 1h30m (a number is seconds), got {shown(value)}"
             )
         seconds = sum(float(text) * _SECONDS[unit] for unit, text in parts.items())
     if seconds <= 0:
@@ -88,20 +89,18 @@ def parse_ks(value: object) -> tuple[int, ...]:
         ks = tuple(_whole(item) for item in items)
     if not ks:
         raise ValueError("num_speculative_tokens needs at least one value, such as [1, 2, 3, 5]")
-    if 0 in ks:
-        raise ValueError("0 is plain decoding, which is always measured: leave it out")
     check_ks(ks)
     return ks
 
 
 def _k_fault(index: int, item: object) -> str | None:
-    if isinstance(item, int) and not isinstance(item, bool):
-        return None
-    hint = " (the engine would take it for 1)" if item is True else ""
-    return (
-        "num_speculative_tokens must be whole numbers of at least 1, "
-        f"element {index + 1} is {shown(item)}{hint}"
-    )
+    if isinstance(item, bool) or not isinstance(item, int):
+        hint = " (vLLM would take it for 1)" if item is True else ""
+        return f"{_K_RULE}, element {index + 1} is {shown(item)}{hint}"
+    if item < 1:
+        hint = ": 0 is plain decoding, which is always measured" if item == 0 else ""
+        return f"{_K_RULE}, element {index + 1} is {item}{hint}"
+    return None
 
 
 def _whole(value: object) -> int:

@@ -4,6 +4,7 @@ Rule: nothing is guessed. Keys are text and unique, `yes` is a text, `1:30` is a
 that is not set is a fault at its line, and reading goes on so that all faults are seen at once.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from autotune.config.faults import Place, dotted, plain
 from autotune.core.study import JSON
 from autotune.errors import Fault
 
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -41,9 +44,7 @@ for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", r"<<", "<"),
 ):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), list(_first)
-    )
+    _Loader.add_implicit_resolver(f"{_TAG}{_tag}", re.compile(rf"(?:{_pattern})$"), list(_first))
 
 
 def read_yaml(text: str, environ: Mapping[str, str]) -> Document:
@@ -78,8 +79,7 @@ class _Reader:
                 (), line, f"not YAML: the character {chr(error.character)!r} may not stand here"
             )
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            self._fault((), mark.line + 1 if mark else None, _syntax_message(error))
+            self._fault((), _syntax_line(error), _syntax_message(error))
         return None
 
     def _fault(self, place: Place, line: int | None, message: str) -> None:
@@ -89,14 +89,18 @@ class _Reader:
         if id(node) in self._above:
             self._fault(place, _line(node), "an alias may not contain itself")
             return None
+        self.lines.setdefault(place, _line(node))
         self.lines.setdefault(plain(place), _line(node))
         self._above.append(id(node))
         try:
-            if isinstance(node, yaml.MappingNode):
+            if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
                 return self._mapping(node, place)
-            if isinstance(node, yaml.SequenceNode):
+            if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
                 return [self._value(item, (*place, i)) for i, item in enumerate(node.value)]
-            return self._scalar(node, place)
+            if isinstance(node, yaml.ScalarNode):
+                return self._scalar(node, place)
+            self._fault(place, _line(node), f"the tag {node.tag} has no place here: remove it")
+            return None
         finally:
             self._above.pop()
 
@@ -108,16 +112,17 @@ class _Reader:
         found: dict[str, JSON] = {}
         for key, value in node.value:
             name = str(key.value)
-            self.lines[plain((*place, name))] = _line(key)
+            self.lines[(*place, name)] = _line(key)
+            self.lines.setdefault(plain((*place, name)), _line(key))
             found[name] = self._value(value, (*place, name))
         return found
 
     def _check_keys(self, node: yaml.MappingNode, place: Place) -> None:
         seen: dict[str, int] = {}
         for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == f"{_TAG}merge":
                 continue
-            if key.tag != "tag:yaml.org,2002:str":
+            if key.tag != f"{_TAG}str":
                 self._fault(place, _line(key), f"a key is a text, got {key.value!r}: quote it")
                 continue
             name = key.value.replace("-", "_")
@@ -126,21 +131,22 @@ class _Reader:
                 self._fault((*place, key.value), _line(key), message)
             seen.setdefault(name, _line(key))
 
-    def _scalar(self, node: yaml.Node, place: Place) -> JSON:
+    def _scalar(self, node: yaml.ScalarNode, place: Place) -> JSON:
         filled = self._fill(node.value, place, _line(node))
-        if filled != node.value and getattr(node, "style", None) is None:
+        if filled != node.value:
+            implicit = (node.style is None, True)
             tag = self._loader.resolve(  # type: ignore[no-untyped-call]
-                yaml.ScalarNode, filled, (True, False)
+                yaml.ScalarNode, filled, implicit
             )
             node = yaml.ScalarNode(tag, filled, node.start_mark, node.end_mark)
-        value = self._loader.construct_object(node)
-        if isinstance(value, str):
-            home = filled == "~" or filled.startswith("~/")
-            return str(Path(filled).expanduser()) if home else filled
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        self._fault(place, _line(node), f"{node.tag} has no place here; write a text or a number")
-        return None
+        try:
+            value = self._loader.construct_object(node) if node.tag in _SCALARS else math.nan
+        except (ValueError, KeyError):  # `!!int x` and its like
+            value = math.nan
+        if isinstance(value, float) and not math.isfinite(value):
+            self._fault(place, _line(node), f"{node.value!r} is neither a text nor a finite number")
+            return None
+        return _at_home(value) if isinstance(value, str) else value
 
     def _fill(self, text: str, place: Place, line: int) -> str:
         def value(found: re.Match[str]) -> str:
@@ -158,8 +164,18 @@ class _Reader:
         return _VARIABLE.sub(value, text)
 
 
+def _at_home(text: str) -> str:
+    return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
+
+
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
+
+
+def _syntax_line(error: yaml.MarkedYAMLError) -> int | None:
+    unfinished = re.search("stream end|end of stream", error.problem or "")
+    mark = (error.context_mark if unfinished else None) or error.problem_mark
+    return mark.line + 1 if mark else None
 
 
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:

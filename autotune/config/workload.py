@@ -1,0 +1,119 @@
+"""The section `workload`: prompts, concurrency, sampling parameters.
+
+Rule: it is production's traffic or the answer is worth nothing, so what vLLM would refuse, ignore
+or answer differently while it speculates is a fault here.
+"""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    field_validator,
+)
+
+from autotune.config.faults import Said, raise_if_any
+from autotune.config.sections import (
+    OpenSection,
+    Positive,
+    Section,
+    Several,
+    did_you_mean,
+    not_empty,
+    refused,
+    thawed,
+)
+from autotune.config.vllm_fields import HARMLESS_SAMPLING, REFUSED_SAMPLING, REQUEST_FIELDS
+from autotune.core.study import Level, Sampling
+
+
+class LevelSection(Section):
+    """One concurrency of the workload."""
+
+    level: Positive
+    """How many requests are under way at any time."""
+    weight: float = Field(default=1.0, gt=0)
+    """What the level counts in the overall pick."""
+
+
+def _levels(value: object) -> object:
+    items = value if isinstance(value, list) else [value]
+    return [{"level": item} if not isinstance(item, dict) else item for item in items]
+
+
+def _sampling_schema(schema: dict[str, Any]) -> None:
+    schema["properties"].pop("params")
+    schema["additionalProperties"] = True
+
+
+class SamplingSection(OpenSection):
+    """The production sampling parameters. Further keys are request fields of vLLM."""
+
+    model_config = ConfigDict(json_schema_extra=_sampling_schema)
+    rest: ClassVar[str] = "params"
+
+    temperature: float = Field(ge=0)
+    """0 is greedy; no default, since acceptance and so the answer depend on it."""
+    params: dict[str, JsonValue] = Field(default={})
+
+    @field_validator("params")
+    @classmethod
+    def _passable(cls, params: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        kept = {k: v for k, v in params.items() if v not in HARMLESS_SAMPLING.get(k, ())}
+        known = ("temperature", *REQUEST_FIELDS, *REFUSED_SAMPLING)
+        unknown: list[Said] = [
+            ((key,), f"unknown request field {key!r}{hint}")
+            for key in kept
+            if key not in known and (hint := did_you_mean(key, known))
+        ]
+        raise_if_any(refused(kept, REFUSED_SAMPLING) + unknown)
+        return kept
+
+    def value(self) -> Sampling:
+        """The core's value."""
+        return Sampling(temperature=self.temperature, params=thawed(self.params))
+
+
+class WorkloadSection(Section):
+    """What is sent to the server, as production sends it."""
+
+    prompts: str = Field(min_length=1)
+    """JSON lines, relative to this file: `messages` as in the OpenAI chat API; optional `id`,
+    `task`, `language` and `split` (search or confirmation). Without `split` a hash of the id
+    decides, 60 to 40."""
+    concurrency: Annotated[
+        Several[LevelSection],
+        BeforeValidator(_levels, json_schema_input_type=Positive | list[Positive | LevelSection]),
+        AfterValidator(not_empty),
+    ]
+    """Requests under way at any time: a number, a list, or a list of {level, weight}."""
+    max_tokens: Positive
+    """Longest reply, in tokens."""
+    sampling: SamplingSection
+    """Sent with every request."""
+    ignore_eos: bool = False
+    """Go on to max_tokens after the end of the reply; for benchmarks, not for production."""
+    requests_per_stream: Annotated[int, Field(ge=4)] = 4
+    """Requests per concurrent stream in one block of prompts."""
+    chat_template_kwargs: dict[str, JsonValue] = Field(default={})
+    """Arguments of the chat template, such as enable_thinking."""
+
+    @field_validator("concurrency")
+    @classmethod
+    def _once(cls, levels: tuple[LevelSection, ...]) -> tuple[LevelSection, ...]:
+        found = [level.level for level in levels]
+        faults: list[Said] = [
+            ((i,), f"concurrency {level} stands here twice")
+            for i, level in enumerate(found)
+            if level in found[:i]
+        ]
+        raise_if_any(faults)
+        return levels
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The core's values."""
+        return tuple(Level(concurrency=lv.level, weight=lv.weight) for lv in self.concurrency)
