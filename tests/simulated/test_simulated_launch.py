@@ -54,7 +54,7 @@ def test_memory_that_does_not_suffice_ends_a_start(
 def test_preempts_when_the_cache_is_full_and_queues_beyond_max_num_seqs(tmp_path: Path) -> None:
     """Too many long replies are preempted and finish all the same; the rest waits."""
     memory = {"total_gib": 4.0, "free_gib": 4.0, "target_gib": 3.0, "overhead_gib": 0.5}
-    small = world(memory={**memory, "kv_gib_per_1k_tokens": 0.1})
+    small = world(time_scale=0.05, memory={**memory, "kv_gib_per_1k_tokens": 0.1})
     flags = ("--max-model-len", "600", "--max-num-seqs", "3")
     with serving(tmp_path, *flags, settings=small) as child, ThreadPoolExecutor(1) as pool:
         load = pool.submit(child.many, 8, at_once=8, ignore_eos=True, max_tokens=400)

@@ -7,13 +7,13 @@ draws are compared; nothing looks inside the child.
 import json
 import math
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from tests.simulated.child import EAGLE, LIVE, NGRAM, PROFILE, Json, serving, world
+from tests.simulated.child import EAGLE, LIVE, NGRAM, PROFILE, Child, Json, serving, world
 
 
 def test_has_the_counters_of_speculation_only_with_speculation(tmp_path: Path) -> None:
@@ -59,22 +59,16 @@ def test_takes_another_k_for_each_request_and_writes_it_down(tmp_path: Path) -> 
 
 
 def test_takes_the_smallest_k_of_those_that_run(tmp_path: Path) -> None:
-    """Requests that disagree share the smaller K while they share steps."""
-    with serving(tmp_path, *LIVE, spec=EAGLE) as child, ThreadPoolExecutor(2) as pool:
-        jobs = [
-            pool.submit(
-                child.complete,
-                ignore_eos=True,
-                max_tokens=n,
-                vllm_xargs={"num_speculative_tokens": k},
-            )
-            for k, n in ((1, 100), (3, 400))
-        ]
-        for job in jobs:
-            job.result()
-        seen = Counter(child.live_k)
-    assert set(seen) == {1, 3}
-    assert seen[1] >= 100 / 2
+    """A request with a smaller K slows its neighbour down while they share steps, no longer."""
+    slow = world(time_scale=0.1)
+    with serving(tmp_path, *LIVE, settings=slow, spec=EAGLE) as child:
+        with ThreadPoolExecutor(1) as pool:
+            extra = {"num_speculative_tokens": 3}
+            pool.submit(child.complete, ignore_eos=True, max_tokens=1500, vllm_xargs=extra)
+            while len(child.live_k) < 10:
+                time.sleep(0.01)
+            child.complete(ignore_eos=True, max_tokens=50, vllm_xargs={"num_speculative_tokens": 1})
+        assert [k for k, _ in groupby(child.live_k)] == [3, 1, 3]
 
 
 def test_ignores_k_in_requests_without_a_scheduler_class(tmp_path: Path) -> None:
@@ -90,13 +84,13 @@ def test_follows_a_schedule_of_k_per_batch_size(tmp_path: Path) -> None:
     """num_speculative_tokens_per_batch_size decides K by the number of running requests."""
     schedule = [[1, 1, 3], [2, 64, 0]]
     spec = {**EAGLE, "num_speculative_tokens_per_batch_size": schedule}
-    with serving(tmp_path, spec=spec) as child:
-        child.complete(ignore_eos=True, max_tokens=50)
+    with serving(tmp_path, settings=world(time_scale=0.1), spec=spec) as child:
+        child.complete(ignore_eos=True, max_tokens=300)
         alone = child.spec()
-        child.many(2, at_once=2, ignore_eos=True, max_tokens=50)
+        child.many(2, at_once=2, ignore_eos=True, max_tokens=300)
         together = child.spec()
     assert alone[1] == 3 * alone[0] > 0
-    assert together[0] - alone[0] < 20
+    assert together[0] - alone[0] < alone[0]
 
 
 def test_lookups_draft_when_they_find_something(tmp_path: Path) -> None:
@@ -118,18 +112,22 @@ def test_the_target_as_its_own_draft_is_nearly_always_right(tmp_path: Path) -> N
     assert accepted / drafted > 0.97
 
 
+def _tokens_per_second(child: Child, k: int) -> float:
+    before = time.monotonic()
+    child.complete(ignore_eos=True, max_tokens=400, vllm_xargs={"num_speculative_tokens": k})
+    return 400 / (time.monotonic() - before)
+
+
 def test_is_as_fast_as_the_model_says(tmp_path: Path) -> None:
     """Tokens per second at each K follow the step times and the profile, so they rank alike."""
     measured, expected = {}, {}
     with serving(tmp_path, *LIVE, settings=world(time_scale=0.05), spec=EAGLE) as child:
         for k in (0, 1, 2, 4):
-            before = time.monotonic()
-            extra = {"num_speculative_tokens": k}
-            child.many(2, at_once=1, ignore_eos=True, max_tokens=400, vllm_xargs=extra)
-            measured[k] = 800 / (time.monotonic() - before)
+            rates = [_tokens_per_second(child, k) for _ in range(2)]
+            measured[k] = max(rates)  # another process may have had the CPU
             step_s = 0.02 + 0.0003 + 0.0002 * k + 0.002 * max(k, 1)
             expected[k] = (1 + sum(PROFILE[:k])) / (step_s * 0.05)
-    assert min(measured, key=measured.__getitem__) == 0
+    assert measured[0] < measured[1] < measured[2]
     for k, rate in measured.items():
         assert rate == pytest.approx(expected[k], rel=0.2)
 
