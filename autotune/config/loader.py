@@ -21,6 +21,7 @@ from autotune.config.checks import (
     workload_faults,
 )
 from autotune.config.faults import Said, fault_at
+from autotune.config.models import absolute
 from autotune.config.prompts import Prompts, read_prompts
 from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection
 from autotune.config.workload import WorkloadSection
@@ -55,7 +56,7 @@ def load(
     path: Path | str, *, check_models: bool = True, environ: Mapping[str, str] | None = None
 ) -> LoadedFile:
     """Read a candidates file; raises CandidatesFileError with every fault there is."""
-    file = Path(path).absolute()
+    file = Path(absolute(str(path), Path.cwd()))
     text = _read(file, shown=str(path))
     document = read_yaml(text, os.environ if environ is None else environ)
     prompts = _prompts(document.data, Path(path).parent)

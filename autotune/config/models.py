@@ -16,7 +16,7 @@ _STORE = re.compile(r"[a-z0-9]+://.+")
 def resolve_model(text: str, root: Path) -> str:
     """The model as the engine is given it; raises ValueError when it can be neither."""
     first = text.split("/", maxsplit=1)[0]
-    if text.startswith(_LOCAL) or (root / first).exists():
+    if text.startswith(_LOCAL) or _exists(root / first):
         return absolute(text, root)
     if _HUB.fullmatch(text) or _STORE.fullmatch(text):
         return text
@@ -40,10 +40,17 @@ def check_model(text: str, root: Path) -> None:
     model = Path(resolve_model(text, root))
     if not model.is_absolute():
         return
-    if not model.exists():
+    if not _exists(model):
         raise ValueError(f"there is no folder {model}{_hint(model)}")
-    if not (model / "config.json").is_file():
+    if not _exists(model / "config.json"):
         raise ValueError(f"{model} holds no config.json: it is not a model's folder{_hint(model)}")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long, a folder that may not be entered
+        return False
 
 
 def _hint(model: Path) -> str:

@@ -18,6 +18,7 @@ from autotune.errors import Fault
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 
 
@@ -143,6 +144,9 @@ class _Reader:
             value = self._loader.construct_object(node) if node.tag in _SCALARS else math.nan
         except (ValueError, KeyError):  # `!!int x` and its like
             value = math.nan
+        if isinstance(value, str) and _NO_TEXT.search(value):
+            self._fault(place, _line(node), "a text may hold neither NUL nor half a character")
+            return None
         if isinstance(value, float) and not math.isfinite(value):
             self._fault(place, _line(node), f"{node.value!r} is neither a text nor a finite number")
             return None

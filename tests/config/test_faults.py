@@ -96,14 +96,9 @@ EDITS = [
     ("0.3", "0", 15, "search.gpu_memory_utilization", "(0, 1]"),
     ("0.3", "[0.3, 90%]", 15, "search.gpu_memory_utilization[1]", 'got "90%"'),
     ("0.3", "{low: 0.3, high: 0.9, step: 0}", 15, "search.gpu_memory_utilization.low", "step >="),
-    (
-        "{max_model_len: 64}",
-        "{kv_cache_memory_bytes: 1}",
-        4,
-        "target.engine_args.kv_cache_memory_bytes",
-        "fixes the KV cache",
-    ),
     ("18m", "1:30", 16, "search.budget", "90s, 18m or 1h30m"),
+    ("study: s", 'study: "\\0"', 1, "study", "neither NUL"),
+    ("org/target", f"{'x' * 300}/y/z", 3, "target.model", "neither a folder here"),
     ("18m", "0s", 16, "search.budget", "must be positive"),
     ("18m", "18m\n  min_blocks: 9", 17, "search.min_blocks", "min_blocks <= max_blocks"),
     ("18m", "18m\n  seed: x", 17, "search.seed", "must be a whole number"),
@@ -130,8 +125,6 @@ def test_one_edit_makes_one_place_at_fault(
     """A good file with one thing spoilt has a fault at that line and key, with its remedy."""
     assert old in good
     text = good.replace(old, new, 1)
-    if "kv_cache_memory_bytes" in new:
-        text = text.replace("0.3", "[0.3, 0.4]")
     found = faults_of(text)
     assert (line, path) in {(fault.line, fault.path) for fault in found}
     assert any(message in f.message for f in found if (f.line, f.path) == (line, path)), found
@@ -236,3 +229,21 @@ def test_all_faults_come_at_once_in_the_order_of_the_file(good: str, faults_of: 
         (11, "candidates[0].nam"),
         (16, "search.budget"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "path"),
+    [
+        ("engine_args: {kv-cache-memory-bytes: 1}", "engine_args.kv_cache_memory_bytes"),
+        ("env: {VLLM_CPU_KVCACHE_SPACE: 4}", "env.VLLM_CPU_KVCACHE_SPACE"),
+    ],
+)
+def test_memory_cannot_be_searched_while_something_fixes_it(
+    good: str, faults_of: Faults, fixed: str, path: str
+) -> None:
+    """Every utilization would be the same engine; one value alone does no harm."""
+    text = good.replace("engine_args: {max_model_len: 64}", fixed)
+    assert not faults_of(text)
+    (fault,) = faults_of(text.replace("0.3", "[0.3, 0.4]"))
+    assert (fault.line, fault.path) == (4, f"target.{path}")
+    assert "fixes the KV cache" in fault.message
