@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 _HEAD_END = b"\r\n\r\n"
 _CRLF = b"\r\n"
+_CRLF_LENGTH = 2
 _MAX_LINE = 65_536
 
 
@@ -86,22 +87,34 @@ class Reply:
         at, size = 0, len(data)
         while at < size:
             if not self._left:
-                line_end = data.find(_CRLF, at)
-                if line_end < 0:
-                    self._held = _bounded(data[at:])
-                    return
-                length = _number(data[at:line_end], 16)
-                at = line_end + 2
-                if not length:
-                    self._feed = self._trailer
-                    self._trailer(now, _CRLF + data[at:])
-                    return
-                self._left = length + 2
+                at = self._next_chunk(now, data, at)
+                continue
             taken = min(self._left, size - at)
-            if self._left > 2:  # noqa: PLR2004 - the CRLF
-                self._keep(now, data[at : at + min(taken, self._left - 2)])
+            if self._left > _CRLF_LENGTH:
+                self._keep(now, data[at : at + min(taken, self._left - _CRLF_LENGTH)])
             self._left -= taken
             at += taken
+
+    def _next_chunk(self, now: float, data: bytes, at: int) -> int:
+        """Read the size line at `at`, and the chunk, too, if it is whole; where to go on."""
+        size = len(data)
+        line_end = data.find(_CRLF, at)
+        if line_end < 0:
+            self._held = _bounded(data[at:])
+            return size
+        length = _number(data[at:line_end], 16)
+        start = line_end + _CRLF_LENGTH
+        if not length:
+            self._feed = self._trailer
+            self._trailer(now, _CRLF + data[start:])
+            return size
+        end = start + length
+        if end + _CRLF_LENGTH > size:
+            self._left = length + _CRLF_LENGTH
+            return start
+        self.times.append(now)
+        self.pieces.append(data[start:end])
+        return end + _CRLF_LENGTH
 
     def _trailer(self, now: float, data: bytes) -> None:
         self._held += data
@@ -122,13 +135,14 @@ def _parse_head(head: bytes) -> tuple[int, dict[bytes, bytes]]:
 
 
 def _number(text: bytes, base: int) -> int:
+    """A length, or a chunk's length with its extensions; no sign, no underscore."""
+    digits = text if text.isalnum() else text.partition(b";")[0].strip()
     try:
-        value = int(text.partition(b";")[0], base)
-    except ValueError as error:
-        raise MalformedReplyError(f"not a length: {text[:80]!r}") from error
-    if value < 0:
-        raise MalformedReplyError(f"not a length: {text[:80]!r}")
-    return value
+        if digits.isalnum():
+            return int(digits, base)
+    except ValueError:
+        pass
+    raise MalformedReplyError(f"not a number: {text[:80]!r}")
 
 
 def _bounded(line: bytes) -> bytes:

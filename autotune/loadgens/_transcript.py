@@ -5,7 +5,7 @@ is a failure; what the server says of an error is kept, what it quotes of a prom
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,9 +31,33 @@ class _Told:
     text: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    final_usage: bool = False
     running_usage: bool = False
+    final_usage: bool = False
     done: bool = False
+
+    def add(self, time: float, chunk: dict[str, Any]) -> None:
+        """One chunk; its shape is the caller's to check, by what this raises."""
+        if chunk.get("error"):
+            raise KeyError("error")
+        choices = chunk["choices"]
+        usage = chunk.get("usage")
+        for choice in choices:
+            delta = choice["delta"]
+            self.text.append(delta.get("content") or _reasoning(delta))
+            if choice.get("finish_reason"):
+                self.finish_reason = choice["finish_reason"]
+        if not usage:
+            return
+        new = usage["completion_tokens"] - self.output_tokens
+        if new > 0:
+            self.output_tokens += new
+            self.times.append(time)
+            self.tokens.append(new)
+        self.prompt_tokens = int(usage["prompt_tokens"])
+        if choices:
+            self.running_usage = True
+        else:
+            self.final_usage = True
 
 
 def sample(prompt: Prompt, reply: Reply, origin: float) -> RequestSample:
@@ -49,7 +73,7 @@ def sample(prompt: Prompt, reply: Reply, origin: float) -> RequestSample:
         end_s=reply.ended - origin,
         finish_reason=told.finish_reason,
         error=_without_prompt(error, prompt)[:_MESSAGE_LENGTH] if error else None,
-        text="".join(told.text),
+        text="".join(map(str, told.text)),
         chunk_s=tuple(time - origin for time in told.times),
         chunk_tokens=tuple(told.tokens),
     )
@@ -96,38 +120,14 @@ def _parse_one(payload: bytes) -> Any:  # noqa: ANN401 - foreign JSON
 
 def _add(told: _Told, time: float, chunk: Any) -> None:  # noqa: ANN401 - foreign JSON
     try:
-        error = _error_text(chunk)
-        if error is None:
-            _add_text(told, chunk.get("choices") or ())
-            _add_usage(told, time, chunk)
+        told.add(time, chunk)
     except (AttributeError, KeyError, TypeError) as fault:
-        error = f"a chunk of another shape than chat.completion.chunk: {fault!r}"
-    if error is not None:
-        told.error = told.error or f"error in the stream: {error}"
+        other = f"a chunk that is no chat.completion.chunk: {fault!r}"
+        told.error = told.error or f"error in the stream: {_error_text(chunk) or other}"
 
 
-def _add_text(told: _Told, choices: Iterable[Any]) -> None:
-    for choice in choices:
-        delta = choice.get("delta") or {}
-        told.text.append(delta.get("reasoning") or delta.get("reasoning_content") or "")
-        told.text.append(delta.get("content") or "")
-        told.finish_reason = choice.get("finish_reason") or told.finish_reason
-
-
-def _add_usage(told: _Told, time: float, chunk: Any) -> None:  # noqa: ANN401 - foreign JSON
-    usage = chunk.get("usage")
-    if not usage:
-        return
-    if chunk.get("choices"):
-        told.running_usage = True
-    else:
-        told.final_usage = True
-    told.prompt_tokens = int(usage["prompt_tokens"])
-    new = int(usage.get("completion_tokens") or 0) - told.output_tokens
-    if new > 0:
-        told.output_tokens += new
-        told.times.append(time)
-        told.tokens.append(new)
+def _reasoning(delta: dict[str, Any]) -> str:
+    return str(delta.get("reasoning") or delta.get("reasoning_content") or "")
 
 
 def _error(reply: Reply, told: _Told) -> str | None:
@@ -148,7 +148,7 @@ def _error(reply: Reply, told: _Told) -> str | None:
 def _error_text(data: Any) -> str | None:  # noqa: ANN401 - foreign JSON
     """The message of an error object, bare or under `error`; None if it is none."""
     if not isinstance(data, dict):
-        return "a chunk that is no object"
+        return None
     inner = data.get("error")
     if isinstance(inner, dict):
         return str(inner.get("message") or inner)

@@ -64,16 +64,23 @@ class ClosedLoop:
         posts = [address.post(PATH, body(server.model, workload, r)) for r in requests]
         streams = min(concurrency, len(posts))
         connections = [Connection(address, self.idle_timeout_s) for _ in range(streams)]
-        cpu = time.process_time()
-        replies, lag = asyncio.run(_drive(connections, posts))
-        origin = min(reply.sent for reply in replies)
-        samples = (sample(r.prompt, p, origin) for r, p in zip(requests, replies, strict=True))
-        return LoadResult(
-            samples=tuple(samples),
-            duration_s=max(reply.ended for reply in replies) - origin,
-            client_cpu_s=time.process_time() - cpu,
-            event_loop_lag_s=lag,
-        )
+        with _no_garbage_collection():
+            return _timed(connections, posts, requests)
+
+
+def _timed(
+    connections: Sequence[Connection], posts: Sequence[bytes], requests: Sequence[Request]
+) -> LoadResult:
+    cpu = time.process_time()
+    replies, lag = asyncio.run(_drive(connections, posts))
+    origin = min(reply.sent for reply in replies)
+    samples = (sample(r.prompt, p, origin) for r, p in zip(requests, replies, strict=True))
+    return LoadResult(
+        samples=tuple(samples),
+        duration_s=max(reply.ended for reply in replies) - origin,
+        client_cpu_s=time.process_time() - cpu,
+        event_loop_lag_s=lag,
+    )
 
 
 @dataclass(slots=True)
@@ -101,10 +108,9 @@ async def _drive(
     queue = _Queue(iter(enumerate(posts)))
     try:
         await asyncio.gather(*(connection.open() for connection in connections))
-        with _no_garbage_collection():
-            watch = _LagWatch()
-            await asyncio.gather(*(queue.drain(c) for c in connections))
-            lag = watch.stop()
+        watch = _LagWatch()
+        await asyncio.gather(*(queue.drain(c) for c in connections))
+        lag = watch.stop()
     finally:
         for connection in connections:
             connection.close()
@@ -147,7 +153,6 @@ class _LagWatch:
 def _no_garbage_collection() -> Iterator[None]:
     """A full collection of a large process stops every stream for tens of milliseconds."""
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield
