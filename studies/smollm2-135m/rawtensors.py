@@ -69,7 +69,7 @@ def write(path: Path, tensors: Mapping[str, RawTensor]) -> None:
 
 
 def digest(tensors: Mapping[str, RawTensor]) -> str:
-    """SHA-256 over names, types, shapes and bytes: what the weights are, not how a file packs them."""
+    """SHA-256 over names, types, shapes and bytes: the weights, not how a file packs them."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         total.update(json.dumps([name, tensor.dtype, list(tensor.shape)]).encode())
