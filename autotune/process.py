@@ -11,13 +11,18 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.1
+KILL_S = 10.0
+ORPHAN_GRACE_S = 20.0
+SAME_START_S = 1.0
+
+_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec the loader's lock may be held
 
 
 class ProcessWedgedError(RuntimeError):
@@ -39,37 +44,26 @@ class Child:
         return self._popen.poll()
 
     def stop(self, grace_s: float = 20.0) -> None:
-        """End the whole tree; raises ProcessWedgedError if something outlives SIGKILL."""
+        """End the whole tree; raises ProcessWedgedError if something outlives SIGKILL.
+
+        An interrupt while it waits (a second Ctrl-C) kills at once instead of waiting any longer.
+        """
         self.stopped_by_us = True
-        tree = self._tree()
-        _signal_group(self.pid, signal.SIGTERM)
-        left = self._wait(tree, grace_s)
-        if left:
-            _signal_group(self.pid, signal.SIGKILL)
-            for process in left:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            left = self._wait(left, 10.0)
-        self._popen.wait(timeout=10.0)
+        try:
+            left = _end(self.pid, self._tree, grace_s)
+        except BaseException:
+            _end(self.pid, self._tree, 0.0)
+            raise
         if left:
             pids = ", ".join(str(p.pid) for p in left)
             raise ProcessWedgedError(f"processes {pids} survived SIGKILL; free them by hand")
+        self._popen.wait(timeout=KILL_S)
 
     def _tree(self) -> list[psutil.Process]:
-        try:
-            root = psutil.Process(self.pid)
-            return [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return _group_members(self.pid)
-
-    def _wait(self, processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-        deadline = time.monotonic() + timeout_s
-        left = [p for p in processes if _lives(p)]
-        while left and time.monotonic() < deadline:
-            self._popen.poll()  # reaps the leader, so that it does not count as a zombie
-            time.sleep(POLL_S)
-            left = [p for p in left if _lives(p)]
-        return left
+        ended = self._popen.poll() is not None  # reaps the leader, which would stay a zombie
+        if ended and psutil.pid_exists(self.pid):
+            return []  # someone else's: the kernel gives no id away while its session lives
+        return _members(self.pid)
 
 
 @contextlib.contextmanager
@@ -95,25 +89,21 @@ def running(
 
 
 def end_orphan(pid: int, created: float) -> bool:
-    """End a process tree left by an earlier autotune; True if it was still there.
+    """End what an earlier autotune left behind of a child's tree; True if something was.
 
-    `created` is psutil's create_time: a recycled pid is never touched.
+    `created` is psutil's create_time of the child: a recycled pid is never touched.
     """
-    try:
-        root = psutil.Process(pid)
-        if abs(root.create_time() - created) > 1.0:
-            return False
-        tree = [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return False
-    for process in tree:
+
+    def tree() -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, left = psutil.wait_procs(tree, timeout=20.0)
-    for process in left:
-        process.kill()
-    psutil.wait_procs(left, timeout=10.0)
-    return True
+            if abs(psutil.Process(pid).create_time() - created) > SAME_START_S:
+                return []
+        return [p for p in _members(pid) if _started(p) > created - SAME_START_S]
+
+    found = any(map(_lives, tree()))
+    if found:
+        _end(pid, tree, ORPHAN_GRACE_S)
+    return found
 
 
 def created(pid: int) -> float:
@@ -122,22 +112,53 @@ def created(pid: int) -> float:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _signal_group(pgid: int, number: signal.Signals) -> None:
-    # The child leads its own session, so its group holds only what it started.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pgid, number)
+def _end(
+    pid: int, tree: Callable[[], list[psutil.Process]], grace_s: float
+) -> list[psutil.Process]:
+    """SIGTERM, wait, SIGKILL, wait; gives what is left. `tree` lists who lives, anew each time."""
+    seen: dict[int, psutil.Process] = {}
+    for number, timeout_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_S)):
+        for process in _living(seen, tree):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.send_signal(number)
+        deadline = time.monotonic() + timeout_s
+        while _living(seen, tree) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    return _living(seen, tree)
 
 
-def _group_members(pgid: int) -> list[psutil.Process]:
-    members = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if os.getpgid(process.pid) == pgid:
-                members.append(process)
-    return members
+def _living(
+    seen: dict[int, psutil.Process], tree: Callable[[], list[psutil.Process]]
+) -> list[psutil.Process]:
+    # What was once part of the tree stays part of it, also when its parent has ended.
+    seen.update((p.pid, p) for p in tree() if p.pid not in seen)
+    return [p for p in seen.values() if _lives(p)]
+
+
+def _members(pid: int) -> list[psutil.Process]:
+    """The child, its descendants, and its session: whoever lost its parent is still in that."""
+    found = [p for p in psutil.process_iter() if _session(p.pid) == pid]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        found += [root, *root.children(recursive=True)]
+    return found
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+def _started(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def _lives(process: psutil.Process) -> bool:
