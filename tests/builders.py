@@ -111,8 +111,7 @@ def make_spec(
         ),
         workload=workload or make_workload(),
         candidates=tuple(candidates) if candidates is not None else make_candidates(),
-        search=search
-        or Search(num_speculative_tokens=(1, 2, 3, 5), gpu_memory_utilization=(GMU,)),
+        search=search or Search(num_speculative_tokens=(1, 2, 3, 5), gpu_memory_utilization=(GMU,)),
         objective=objective or Objective(),
     )
 

@@ -7,14 +7,14 @@ parameters are in the same sentence, and so is whether it was confirmed.
 from collections.abc import Iterable
 
 from autotune.core.recommendation import Basis, Finalist, Recommendation, Verdict
-from autotune.core.statistics import CONFIDENCE, Interval, LaunchEffect
+from autotune.core.statistics import CONFIDENCE, LaunchEffect
 from autotune.core.study import Sampling, StudySpec
 
 OPENING = {
-    Verdict.SPECULATE: "Speculate with",
-    Verdict.DO_NOT_SPECULATE: "Do not speculate: the best candidate is",
-    Verdict.TIE: "A tie, so do not speculate: the best candidate is",
-    Verdict.INCONCLUSIVE: "Inconclusive: the best candidate so far is",
+    Verdict.SPECULATE: "Speculate with {}:",
+    Verdict.DO_NOT_SPECULATE: "Do not speculate: the best candidate, {}, gives",
+    Verdict.TIE: "A tie, so do not speculate: the best candidate, {}, gives",
+    Verdict.INCONCLUSIVE: "Inconclusive, so do not speculate: the best candidate, {}, gives",
 }
 SHORT = {
     Verdict.SPECULATE: "Speculate",
@@ -28,14 +28,14 @@ def headline(spec: StudySpec, result: Recommendation) -> str:
     """The verdict in one sentence, with everything it depends on."""
     if result.finalist is None or result.speedup is None:
         return f"Inconclusive: {result.reasons[0]}."
-    opening = f"{OPENING[result.verdict]} {_named(result.finalist)}"
+    opening = OPENING[result.verdict].format(_named(result.finalist))
     proof = {
         Basis.CONFIRMED: "confirmed by cold launches on prompts that the search had not seen",
         Basis.SEARCH: "unverified: seen in the search only",
         Basis.NOTHING: "not measured",
     }[result.basis]
     return (
-        f"{opening}: {result.speedup.show()} ({CONFIDENCE:.0%} interval) the output throughput of "
+        f"{opening} {result.speedup.show()} ({CONFIDENCE:.0%} interval) the output throughput of "
         f"plain decoding, {conditions(spec)}; {proof}."
     )
 
@@ -78,11 +78,6 @@ def effect_words(effect: LaunchEffect) -> str:
         else "the prior, as no two launches of this study are equal"
     )
     return f"{effect.sd:.1%} (standard deviation between equal launches; {source})"
-
-
-def interval_words(interval: Interval | None) -> str:
-    """The interval, or that there is none."""
-    return interval.show() if interval else "not measured"
 
 
 def _named(best: Finalist) -> str:

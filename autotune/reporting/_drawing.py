@@ -5,6 +5,7 @@ candidate has a marker, too; the same figure gives the same bytes.
 """
 
 import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,11 +103,18 @@ def frame(figure: Figure, *, title: str, note: str, handles: Sequence[Line2D] = 
 def legend_columns(labels: Sequence[str]) -> int:
     """The most columns that fit into the width; a legend fills column by column."""
     for columns in range(len(labels), 1, -1):
-        rows = math.ceil(len(labels) / columns)
-        parts = [labels[i : i + rows] for i in range(0, len(labels), rows)]
-        if sum(max(map(len, part)) + LEGEND_KEY for part in parts) <= LEGEND_CHARACTERS:
+        if _legend_width(labels, columns) <= LEGEND_CHARACTERS:
             return columns
     return 1
+
+
+def _legend_width(labels: Sequence[str], columns: int) -> int:
+    """Characters over all columns; as in matplotlib, the first ones take what is left over."""
+    rows, larger = divmod(len(labels), columns)
+    heights = [rows + 1] * larger + [rows] * (columns - larger)
+    ends = list(itertools.accumulate(heights))
+    parts = [labels[end - height : end] for height, end in zip(heights, ends, strict=True)]
+    return sum(max(map(len, part)) + LEGEND_KEY for part in parts)
 
 
 def ring(xs: Sequence[float], ys: Sequence[float], colour: str, label: str = "") -> Line2D:

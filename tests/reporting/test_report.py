@@ -1,0 +1,141 @@
+"""report.md: the verdict first, every number with its conditions, every launch accounted for."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from autotune.core.recommendation import recommend
+from autotune.core.study import JSON, Target
+from autotune.core.trial import Record, Stage
+from autotune.core.wording import headline
+from autotune.reporting.report import render_report, write_atomically, write_report
+from tests.builders import make_failure, make_record, make_spec
+from tests.builders_study import make_study_records
+from tests.goldens import check_golden
+
+SPEC = make_spec()
+PROVENANCE: dict[str, JSON] = {
+    "autotune_version": "0.1.0",
+    "study": "demo",
+    "created": "2026-11-30T12:00:00+00:00",
+    "host": "bench-1",
+    "engine_version": "0.32.0",
+    "device": "Intel Xeon, 2 cores",
+    "kv_cache_tokens": 176128,
+    "engine_env": {"LD_PRELOAD": "/lib/a b.so", "HF_TOKEN": "s3cret"},
+}
+
+
+def report(records: list[Record]) -> str:
+    """The report of a study with these records."""
+    return render_report(SPEC, records, recommend(SPEC, records), PROVENANCE)
+
+
+def test_golden() -> None:
+    """The report of a study that found a winner, whole."""
+    check_golden("report.md", report(make_study_records()))
+
+
+def test_golden_do_not_speculate() -> None:
+    """The report of a study that advises against, whole."""
+    check_golden("report-do-not.md", report(make_study_records(scale=0.6)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8, 0.6])
+def test_the_verdict_comes_first(scale: float) -> None:
+    """The first line under the title is the sentence to quote."""
+    records = make_study_records(scale=scale)
+    lines = report(records).splitlines()
+    assert lines[2] == f"**{headline(SPEC, recommend(SPEC, records))}**"
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_no_speedup_without_its_interval(*, confirmed: bool) -> None:
+    """Whatever looks like `1.29x` is followed by `[low, high]`; a bare `1x` is the threshold."""
+    for figure in re.finditer(r"\d\.\d\dx", report(make_study_records(confirmed=confirmed))):
+        assert re.match(r" \[\d\.\d\d, \d\.\d\d\]", figure.string[figure.end() :])
+
+
+def test_every_launch_has_its_reason() -> None:
+    """One row for each launch, in the order in which they were made."""
+    records = make_study_records()
+    text = report(records)
+    for record in records:
+        assert re.search(rf"^\| {record.launch_id} .*{re.escape(record.why)}", text, re.MULTILINE)
+
+
+def test_a_failure_is_told_with_cause_and_remedy() -> None:
+    """And the bars of a log line do not break the table."""
+    text = report(make_study_records())
+    assert "port_taken" in text
+    assert "port 8123 is in use \\| by another process" in text
+    assert "tried once more with another port" in text
+
+
+def test_invalid_passes_are_counted_by_cause() -> None:
+    """What was left out is said, and why."""
+    text = report(make_study_records())
+    assert "2 of them invalid" in text
+    assert "| the text degenerated into a loop | 2 |" in text
+
+
+def test_an_unconfirmed_winner_is_called_unverified() -> None:
+    """Twice: in the sentence to quote and in a box of its own."""
+    text = report(make_study_records(confirmed=False))
+    assert "unverified: seen in the search only" in text
+    assert "**Unverified.**" in text
+
+
+def test_no_secret_is_written() -> None:
+    """The name of a credential is told, its value is not."""
+    text = report(make_study_records())
+    assert "s3cret" not in text
+    assert "`HF_TOKEN` (set, its value is not shown)" in text
+
+
+def test_environment_variables_are_quoted_for_the_shell() -> None:
+    """The block under `Deploy` can be pasted."""
+    assert "export LD_PRELOAD='/lib/a b.so'" in report(make_study_records())
+
+
+def test_a_hub_name_is_not_called_a_folder() -> None:
+    """Only paths need another name elsewhere."""
+    spec = make_spec(target=Target(model="org/model"))
+    records = make_study_records(scale=0.6)
+    text = render_report(spec, records, recommend(spec, records), PROVENANCE)
+    assert "folders of the machine" not in text
+
+
+def test_a_study_without_a_single_measurement_has_a_report(tmp_path: Path) -> None:
+    """The failure is the content; no figure is drawn and none is linked."""
+    failed = make_record(stage=Stage.BASELINE, outcome=make_failure())
+    written = write_report(tmp_path, SPEC, [failed], recommend(SPEC, [failed]), {})
+    assert {p.name for p in written} == {"curves.csv", "report.md"}
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "out_of_memory_start" in text
+    assert ".png" not in text
+
+
+def test_write_report_returns_what_it_wrote(tmp_path: Path) -> None:
+    """Six files, nothing else left in the folder."""
+    records = make_study_records()
+    written = write_report(tmp_path / "new", SPEC, records, recommend(SPEC, records), PROVENANCE)
+    assert {p.name for p in written} == {
+        "acceptance.png",
+        "acceptance.svg",
+        "curves.csv",
+        "curves.png",
+        "curves.svg",
+        "report.md",
+    }
+    assert sorted(written) == sorted((tmp_path / "new").iterdir())
+
+
+def test_a_file_that_cannot_be_replaced_stays_whole(tmp_path: Path) -> None:
+    """The old content is there, and no half-written file beside it."""
+    (tmp_path / "report.md").mkdir()
+    with pytest.raises(OSError, match=r"report\.md"):
+        write_atomically(tmp_path / "report.md", b"new")
+    assert os.listdir(tmp_path) == ["report.md"]  # noqa: PTH208 - hidden files count

@@ -1,0 +1,117 @@
+"""What a tracker is given: legal names, finite values, honest cuts."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.recommendation import recommend
+from autotune.trackers._facts import (
+    Value,
+    cut,
+    finite,
+    metrics,
+    params,
+    record_id,
+    result_metrics,
+    safe_name,
+    tags,
+)
+from autotune.trackers._store import artifact_location, resolve, without_password
+from tests.builders import make_failure, make_record, make_spec
+from tests.builders_study import make_study_records
+
+SPEC = make_spec()
+
+
+def test_what_is_not_finite_is_left_out() -> None:
+    """MLflow would store infinity as 1.8e308 without a word."""
+    values = [Value("a", 1.0), Value("b", math.nan), Value("c", math.inf)]
+    assert finite(values) == [Value("a", 1.0)]
+
+
+@pytest.mark.parametrize("name", ["acc%", "acc[0]", "a=b", "a:b", "../a", "a b", "ü" * 300])
+def test_names_are_made_legal(name: str) -> None:
+    """For every MLflow, also the older ones."""
+    made = safe_name(name)
+    assert set(made) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.-")
+    assert len(made) <= 250
+
+
+def test_a_long_text_says_how_long_it_was() -> None:
+    """A reader sees that something is missing."""
+    assert cut("short") == "short"
+    assert len(cut("x" * 9000)) == 500
+    assert cut("x" * 9000).endswith("(9000 characters)")
+
+
+def test_the_id_tells_attempts_apart() -> None:
+    """Another launch of one point is another run, and so is its failure."""
+    record = make_record("eagle", 2, launch_id="007")
+    others = [
+        replace(record, launch_id="008"),
+        replace(record, outcome=make_failure()),
+        make_record("eagle", 3, launch_id="007"),
+    ]
+    assert len({record_id(r) for r in (record, *others)}) == 4
+
+
+def test_speedups_need_a_baseline_of_the_same_prompts() -> None:
+    """A ratio over other prompts is no speedup."""
+    records = make_study_records()
+    winner = records[-1]
+    searched, confirmed = records[0], records[-2]
+    assert not [v for v in metrics(SPEC, winner, [searched]) if v.name.startswith("speedup")]
+    assert [v for v in metrics(SPEC, winner, [confirmed]) if v.name.startswith("speedup")]
+
+
+def test_the_baseline_has_no_speedup() -> None:
+    """It is the denominator."""
+    baseline = make_record()
+    assert not [v for v in metrics(SPEC, baseline, [baseline]) if "speedup" in v.name]
+
+
+def test_a_failure_has_no_measurement() -> None:
+    """A crash never becomes a number."""
+    record = make_record("eagle", 2, outcome=make_failure())
+    assert metrics(SPEC, record, []) == []
+    assert tags(record, "here")["cause"] == "out_of_memory_start"
+
+
+def test_a_record_of_a_removed_candidate_is_shown() -> None:
+    """candidates.yaml may have changed since."""
+    assert params(SPEC, make_record("old", 2))["method"] == "unknown"
+
+
+def test_settings_are_params() -> None:
+    """What differs between two trials can be compared."""
+    record = make_record("ngram", 2)
+    trial = replace(record.trial, settings={"prompt_lookup_max": 3})
+    assert params(SPEC, replace(record, trial=trial))["settings.prompt_lookup_max"] == "3"
+
+
+def test_the_result_of_nothing_is_nothing() -> None:
+    """No curve, no metric."""
+    assert result_metrics(recommend(SPEC, [])) == []
+
+
+def test_a_relative_database_is_made_absolute(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started from another directory it is still the same store."""
+    home = tmp_path_factory.mktemp("home").resolve()
+    monkeypatch.chdir(home)
+    assert resolve("sqlite:///studies/mlflow.db") == f"sqlite:///{home}/studies/mlflow.db"
+    assert resolve("sqlite:////abs/mlflow.db") == "sqlite:////abs/mlflow.db"
+    assert resolve("http://host:5000") == "http://host:5000"
+
+
+def test_only_a_local_database_has_artifacts_beside_it() -> None:
+    """A server decides for itself."""
+    assert artifact_location("sqlite:////a/b/mlflow.db") == "/a/b/mlartifacts"
+    assert artifact_location("http://host:5000") is None
+
+
+def test_passwords_are_taken_out_of_urls() -> None:
+    """A warning is copied into issues."""
+    assert without_password("http://me:pw@host/x: refused") == "http://host/x: refused"
