@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-from autotune.core.recommendation import Basis, Recommendation, Verdict
-
 
 class Exit(IntEnum):
     """How a command ended."""
@@ -30,18 +28,3 @@ MEANING = {
     Exit.INTERRUPTED: "interrupted; run again to go on",
     Exit.TERMINATED: "terminated; run again to go on",
 }
-
-
-def of_result(result: Recommendation, *, complete: bool) -> Exit:
-    """The exit code of a study; `complete` says that nothing was left to launch."""
-    if result.basis is Basis.NOTHING:
-        return Exit.CANNOT_RUN if complete else Exit.BUDGET
-    if not complete:
-        return Exit.BUDGET
-    match result.verdict:
-        case Verdict.SPECULATE:
-            return Exit.SPECULATE if result.basis is Basis.CONFIRMED else Exit.UNDECIDED
-        case Verdict.DO_NOT_SPECULATE:
-            return Exit.DO_NOT_SPECULATE
-        case Verdict.TIE | Verdict.INCONCLUSIVE:
-            return Exit.UNDECIDED

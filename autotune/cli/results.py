@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from autotune import __version__
+from autotune.cli.exits import Exit
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record
@@ -61,6 +62,21 @@ def write_results(
         text = exporter.render(spec, result, about)
         files.append(write_text(paths.report / exporter.filename, text))
     return files
+
+
+def exit_code(result: Recommendation, *, complete: bool) -> Exit:
+    """The exit code of a study; `complete` says that nothing was left to launch."""
+    if result.basis is Basis.NOTHING:
+        return Exit.CANNOT_RUN if complete else Exit.BUDGET
+    if not complete:
+        return Exit.BUDGET
+    match result.verdict:
+        case Verdict.SPECULATE:
+            return Exit.SPECULATE if result.basis is Basis.CONFIRMED else Exit.UNDECIDED
+        case Verdict.DO_NOT_SPECULATE:
+            return Exit.DO_NOT_SPECULATE
+        case Verdict.TIE | Verdict.INCONCLUSIVE:
+            return Exit.UNDECIDED
 
 
 def announce(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from autotune.cli.exits import Exit, of_result
+from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare, serve_order
 from autotune.cli.progress import FIRST_PASS_S, screen
-from autotune.cli.results import announce, provenance, write_results
+from autotune.cli.results import announce, exit_code, provenance, write_results
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Launch, Record, Stage
@@ -70,7 +70,7 @@ def _study(ready: Prepared, file: Path) -> int:
     announce(console, spec, result, paths, left)
     if left:
         console.print(_go_on(file))
-    return of_result(result, complete=not left)
+    return exit_code(result, complete=not left)
 
 
 def _measure(
