@@ -7,7 +7,6 @@ import time
 import pytest
 
 from autotune.loadgens.closed_loop import ClosedLoop
-from autotune.loadgens.completion import complete
 from autotune.ports import Request
 from tests.loadgens.passes import PROMPTS, WORKLOAD, StubServer, errors, load, scripted
 from tests.loadgens.stub import (
@@ -24,7 +23,6 @@ from tests.loadgens.stub import (
     plain,
     reply,
     stub,
-    usage_body,
 )
 
 START = HEAD + framed(ROLE) + framed(delta("a", 1))
@@ -116,36 +114,6 @@ def test_no_server_is_a_failure_of_every_request() -> None:
     result = ClosedLoop().run(StubServer(free_url()), WORKLOAD, requests, 2)
     assert len(result.samples) == 3
     assert all("no connection" in str(sample.error) for sample in result.samples)
-
-
-def test_completion_that_works_is_none() -> None:
-    """A server that generates is ready; it is asked for a completion of `Hello`."""
-    with stub(scripted(plain(200, usage_body(4)))) as seen:
-        assert complete(seen.base_url, "target", 4, 5.0) is None
-    assert seen.heads[0].startswith(b"POST /v1/completions HTTP/1.1\r\n")
-    assert seen.bodies == [{"model": "target", "prompt": "Hello", "max_tokens": 4}]
-
-
-@pytest.mark.parametrize(
-    ("steps", "error"),
-    [
-        ([plain(404, error_body("no such model"))], "HTTP 404: no such model"),
-        ([plain(200, usage_body(0))], "the server's completion has no tokens"),
-        ([plain(200, b"<html>")], "the server's completion has no usage"),
-        ([None], "connection closed before the reply was complete"),
-        ([30.0], "no completion within 0.2 s"),
-        ([HEAD, *[framed(b" "), 0.05] * 100], "no completion within 0.2 s"),
-    ],
-)
-def test_completion_that_fails_says_why(steps: list[Step], error: str) -> None:
-    """Whatever goes wrong is returned as text within the deadline, bytes that trickle included."""
-    with stub(scripted(*steps)) as seen:
-        assert complete(seen.base_url, "target", 4, 0.2) == error
-
-
-def test_completion_without_a_server_is_a_text() -> None:
-    """Nobody listening is an answer, not an exception."""
-    assert "no connection" in str(complete(free_url(), "target", 1, 1.0))
 
 
 def free_url() -> str:
