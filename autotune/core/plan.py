@@ -2,7 +2,7 @@
 
 Rules: the same records give the same launch, so resuming is calling again; every launch carries a
 sentence why; what was measured enough is never measured again; a failure that is not transient is
-never tried again.
+never tried again; no point is launched for ever: `TRIES` launches in vain are the end of it.
 
 The order is baseline, screen (every candidate, all its K), confirm. Stages between screen and
 confirm (refining K, memory) have their place in `next_launch`.
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.recommendation import finalists, hopeless
-from autotune.core.study import Candidate, StudySpec
-from autotune.core.trial import BASELINE, Cause, Failure, Launch, Record, Stage
+from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
+from autotune.core.trial import BASELINE, Cause, Failure, Launch, Measurement, Record, Stage
 
 TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
 """Causes that say nothing about the configuration; tried once more."""
@@ -47,11 +47,12 @@ def next_launch(
 
 def baseline_failed(records: Sequence[Record]) -> Failure | None:
     """The failure that ended the study, if the baseline could not be measured."""
-    if any(r.trial.stage is Stage.BASELINE and r.measurement for r in records):
+    mine = [r for r in records if r.trial.stage is Stage.BASELINE]
+    if any(r.measurement and not r.measurement.cut_short for r in mine):
         return None
-    failed = [r.outcome for r in records if r.trial.stage is Stage.BASELINE]
-    last = failed[-1] if len(failed) >= TRIES or (failed and not _transient(failed[-1])) else None
-    return last if isinstance(last, Failure) else None
+    failed = [r.outcome for r in mine if isinstance(r.outcome, Failure)]
+    over = len(failed) >= TRIES or any(not _transient(f) for f in failed)
+    return failed[-1] if over else None
 
 
 def boot_estimate(records: Sequence[Record]) -> float:
@@ -64,7 +65,8 @@ def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
     if baseline_failed(records):
         return
-    if not _enough(spec, records, BASELINE, 0, Stage.BASELINE):
+    enough = _enough(spec, records, BASELINE, 0, Stage.BASELINE)
+    if not enough and not _given_up(spec, records, BASELINE, 0, Stage.BASELINE):
         yield _launch(spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup")
     for candidate in spec.candidates:
         yield from _screen(spec, records, candidate)
@@ -76,7 +78,7 @@ def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) ->
         k
         for k in spec.ks(candidate)
         if not _enough(spec, records, candidate.name, k, Stage.SCREEN)
-        and not _given_up(records, candidate.name, k)
+        and not _given_up(spec, records, candidate.name, k)
     )
     if not missing:
         return
@@ -103,43 +105,34 @@ def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) ->
 def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
     """Whether one launch may answer all K: by method, parallelism, and what was seen so far."""
     parallel = spec.target.engine_args.get("data_parallel_size", 1)
-    seen_static = any(
-        r.trial.candidate == candidate.name
-        and isinstance(r.outcome, Failure)
-        and r.outcome.cause is Cause.LIVE_K_NOT_IN_FORCE
-        for r in records
-    )
-    return candidate.row.live_k and parallel == 1 and not seen_static
+    name = candidate.name
+    seen_static = any(r.trial.candidate == name and _not_in_force(r) for r in records)
+    # A live launch that cannot even run K = 0 would fail the same way for ever.
+    broken = _given_up(spec, records, name, 0)
+    return candidate.row.live_k and parallel == 1 and not seen_static and not broken
 
 
 def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+    """Baseline and winner in turn; foreseen for the first candidate while there is no winner."""
     ranked = finalists(spec, records)
     best = ranked[0] if ranked else None
-    if best is not None and hopeless(spec, best) and not any(_screen_all(spec, records)):
+    if (best is None or hopeless(spec, best)) and not any(_screen_all(spec, records)):
         return
+    candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
+    k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
+    winner = f"{candidate.name} at K = {k}" if best else "the winner"
+    arms = (
+        (None, 0, "a fresh baseline beside the winner, on prompts the search has not seen"),
+        (candidate, k, f"{winner} exactly as it would be deployed"),
+    )
     for repeat in range(spec.search.confirm_rounds):
-        if not _enough(spec, records, BASELINE, 0, Stage.CONFIRM, repeat):
-            yield _launch(
-                spec,
-                Stage.CONFIRM,
-                None,
-                (0,),
-                why="a fresh baseline beside the winner, on prompts the search has not seen",
-                repeat=repeat,
-            )
-        candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
-        k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
-        winner = f"{candidate.name} at K = {k}" if best else "the winner"
-        done = _enough(spec, records, candidate.name, k, Stage.CONFIRM, repeat)
-        if not done and not _given_up(records, candidate.name, k, Stage.CONFIRM):
-            yield _launch(
-                spec,
-                Stage.CONFIRM,
-                candidate,
-                (k,),
-                why=f"{winner} exactly as it would be deployed",
-                repeat=repeat,
-            )
+        for arm, number, why in arms:
+            name = arm.name if arm else BASELINE
+            if _enough(spec, records, name, number, Stage.CONFIRM, repeat):
+                continue
+            if _given_up(spec, records, name, number, Stage.CONFIRM):
+                return
+            yield _launch(spec, Stage.CONFIRM, arm, (number,), why=why, repeat=repeat)
 
 
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
@@ -172,39 +165,54 @@ def _launch(
 def _enough(
     spec: StudySpec, records: Sequence[Record], name: str, k: int, stage: Stage, repeat: int = 0
 ) -> bool:
-    """Whether one record of this point has the least number of blocks at every level."""
-    need = {
-        lv.concurrency: min(
-            spec.search.min_blocks, spec.workload.blocks(stage.prompts, lv.concurrency)
-        )
-        for lv in spec.workload.levels
-    }
+    """Whether one record of this point has enough blocks at every level."""
     return any(
-        r.trial.candidate == name
-        and r.trial.num_speculative_tokens == k
-        and r.trial.stage is stage
-        and r.trial.repeat == repeat
-        and r.measurement is not None
-        and all(len(r.measurement.at(c)) >= blocks for c, blocks in need.items())
-        for r in records
+        r.trial.repeat == repeat and r.measurement and _ample(spec, stage, r.measurement)
+        for r in _of(records, name, k, stage)
     )
 
 
-def _given_up(records: Sequence[Record], name: str, k: int, stage: Stage = Stage.SCREEN) -> bool:
-    failures = [
+def _ample(spec: StudySpec, stage: Stage, measured: Measurement) -> bool:
+    """Whether it has `min_blocks` at every level, or what the time of its launch allowed."""
+    least = spec.search.min_blocks
+    attempted = {(p.concurrency, p.block) for p in measured.passes}
+    valid = {(p.concurrency, p.block) for p in measured.passes if not p.invalid}
+    if attempted == valid and not measured.cut_short:
+        least = MIN_BLOCKS
+    return all(
+        len(measured.at(lv.concurrency))
+        >= min(least, spec.workload.blocks(stage.prompts, lv.concurrency))
+        for lv in spec.workload.levels
+    )
+
+
+def _given_up(
+    spec: StudySpec, records: Sequence[Record], name: str, k: int, stage: Stage = Stage.SCREEN
+) -> bool:
+    """Whether this point was tried in vain, in any repeat: once for good, or `TRIES` times."""
+    vain = [
         r.outcome
-        for r in records
-        if r.trial.candidate == name
-        and r.trial.num_speculative_tokens == k
-        and r.trial.stage is stage
-        and isinstance(r.outcome, Failure)
-        and r.outcome.cause is not Cause.LIVE_K_NOT_IN_FORCE
+        for r in _of(records, name, k, stage)
+        if not (r.measurement and (r.measurement.cut_short or _ample(spec, stage, r.measurement)))
+        and not _not_in_force(r)
     ]
-    return len(failures) >= TRIES or any(not _transient(f) for f in failures)
+    return len(vain) >= TRIES or any(isinstance(o, Failure) and not _transient(o) for o in vain)
 
 
-def _transient(outcome: object) -> bool:
-    return isinstance(outcome, Failure) and outcome.cause in TRANSIENT
+def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[Record]:
+    for r in records:
+        trial = r.trial
+        if (trial.candidate, trial.num_speculative_tokens, trial.stage) == (name, k, stage):
+            yield r
+
+
+def _not_in_force(record: Record) -> bool:
+    outcome = record.outcome
+    return isinstance(outcome, Failure) and outcome.cause is Cause.LIVE_K_NOT_IN_FORCE
+
+
+def _transient(failure: Failure) -> bool:
+    return failure.cause in TRANSIENT
 
 
 def _weight(spec: StudySpec, launch: Launch) -> float:

@@ -137,6 +137,8 @@ class Measurement:
     """All passes of one trial, the invalid ones included."""
 
     passes: tuple[Pass, ...]
+    cut_short: bool = False
+    """The launch ended early for another reason than this trial: interrupted, another K failed."""
     kind: Literal["measurement"] = "measurement"
 
     def at(self, concurrency: int) -> tuple[Pass, ...]:

@@ -14,6 +14,7 @@ from typing import IO, Self
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.trial import EngineFacts, Launch, Measurement, Pass, Record
+from autotune.files import write_text
 
 _LAUNCH: TypeAdapter[Launch] = TypeAdapter(Launch)
 _PASS: TypeAdapter[Pass] = TypeAdapter(Pass)
@@ -31,7 +32,7 @@ class Journal:
     def __init__(self, folder: Path, launch: Launch, fingerprint: str) -> None:
         self.folder = folder
         header = {"fingerprint": fingerprint, "launch": _LAUNCH.dump_python(launch, mode="json")}
-        (folder / LAUNCH_FILE).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+        write_text(folder / LAUNCH_FILE, json.dumps(header, indent=1) + "\n")
 
     def __enter__(self) -> Self:
         self._file: IO[bytes] = (self.folder / PASSES_FILE).open("ab")
@@ -47,7 +48,7 @@ class Journal:
 
     def facts(self, facts: EngineFacts) -> None:
         """Keep what the engine said of itself."""
-        (self.folder / FACTS_FILE).write_bytes(_FACTS.dump_json(facts, indent=1))
+        write_text(self.folder / FACTS_FILE, _FACTS.dump_json(facts, indent=1).decode())
 
     def add(self, measured: Pass) -> None:
         """Append one pass; on disk when this returns."""
@@ -89,7 +90,7 @@ def salvage(folder: Path) -> Iterator[Record]:
         if any(not p.invalid for p in mine):
             yield Record(
                 trial=launch.trial(k),
-                outcome=Measurement(passes=mine),
+                outcome=Measurement(passes=mine, cut_short=True),
                 launch_id=folder.name,
                 fingerprint=header["fingerprint"],
                 why=launch.why,

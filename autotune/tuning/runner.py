@@ -18,7 +18,6 @@ from autotune.core.trial import (
     Cause,
     EngineFacts,
     Failure,
-    Latencies,
     Launch,
     Measurement,
     Outcome,
@@ -44,7 +43,7 @@ from autotune.tuning.samples import SampleWriter, compact
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
 OVERTIME = 1.5
-"""A launch past its time ends after min_blocks, and past this multiple of it at once."""
+"""A launch past its time ends after min_blocks, past this multiple of it after two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +185,7 @@ def _warm_up(run: _Run, server: Server) -> None:
 def _measure(
     run: _Run, server: Server, index: int, concurrency: int, k: int
 ) -> tuple[Pass, LoadResult]:
-    spec, order = run.rig.spec, len(run.passes)
-    split = run.launch.stage.prompts
+    spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
     salt = f"{split}/{index}/{concurrency}/{k}/{order}"
     requests = [
         Request(prompt=prompt, cache_salt=salt, xargs=_xargs(run.launch, k))
@@ -251,8 +249,7 @@ def _as_pass(
     counters: tuple[Counters, Counters],
     place: tuple[int, int, int, float],
 ) -> Pass:
-    index, concurrency, order, started = place
-    before, after = counters
+    (index, concurrency, order, started), (before, after) = place, counters
     return Pass(
         num_speculative_tokens=seen.num_speculative_tokens,
         concurrency=concurrency,
@@ -264,7 +261,7 @@ def _as_pass(
         failed=seen.failed,
         prompt_tokens=sum(s.prompt_tokens for s in result.samples),
         output_tokens=seen.client_tokens,
-        latencies=_latencies(result),
+        latencies=summarise(result.samples),
         spec=seen.spec,
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=after.preemptions - before.preemptions,
@@ -272,18 +269,21 @@ def _as_pass(
     )
 
 
-def _latencies(result: LoadResult) -> Latencies | None:
-    return summarise(result.samples)
-
-
 def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
     """A failure belongs to the K in flight; other K keep what they had measured by then."""
     mine = tuple(p for p in run.passes if p.num_speculative_tokens == k)
-    if failure is None:
-        return Measurement(passes=mine)
-    if failure.cause is Cause.LIVE_K_NOT_IN_FORCE or run.in_flight in (None, k):
-        return failure
-    return Measurement(passes=mine) if mine else None
+    valid = any(p.invalid is None for p in mine)
+    if failure is not None:
+        if failure.cause is Cause.LIVE_K_NOT_IN_FORCE or run.in_flight in (None, k):
+            return failure
+        return Measurement(passes=mine, cut_short=True) if valid else None
+    if not valid:
+        return Failure(
+            cause=Cause.LOAD_FAILED,
+            detail=f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}",
+            remedy="the passes are in the launch's folder; mend what made them invalid",
+        )
+    return Measurement(passes=mine)
 
 
 def _xargs(launch: Launch, k: int) -> Mapping[str, int]:
