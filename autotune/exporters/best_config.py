@@ -54,8 +54,8 @@ def document(
         "unverified": True if unverified(result) else None,
         "engine": _engine(spec, result, provenance),
         "vllm_yaml_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "device": provenance.get("device"),
-        "driver": provenance.get("driver"),
+        "device": provenance.get("device") or None,
+        "driver": provenance.get("driver") or None,
         "kv_cache_tokens": provenance.get("kv_cache_tokens"),
         "evidence": _evidence(spec, result),
         "reasons": list(result.reasons),
@@ -92,7 +92,7 @@ def _engine(
     return without_nulls(
         {
             "name": spec.target.engine,
-            "version": provenance.get("engine_version"),
+            "version": provenance.get("engine_version") or None,
             "launcher": list(spec.target.launcher) or None,
             "args": {
                 "model": spec.target.model,

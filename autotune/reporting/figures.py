@@ -180,10 +180,13 @@ def _legend(styles: Mapping[str, Style], *, confirmed: bool) -> list[Line2D]:
 
 
 def _longest(result: Recommendation, name: str) -> Point | None:
-    for curve in result.search:
-        if curve.candidate == name and curve.concurrency is None:
-            return curve.points[-1]
-    return None
+    """The point of the largest K; of the overall curve, unless a constraint took it from there."""
+    found = [
+        (curve.points[-1].num_speculative_tokens, curve.concurrency is None, curve.points[-1])
+        for curve in result.search
+        if curve.candidate == name
+    ]
+    return max(found, key=lambda entry: entry[:2])[2] if found else None
 
 
 def _bars(points: Sequence[Point]) -> list[list[float]]:

@@ -4,9 +4,7 @@ Rules: the verdict comes first, in a sentence that can be quoted alone; every fi
 beside its name and then renamed, so a reader never sees half of one.
 """
 
-import os
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline
+from autotune.files import write_bytes
 from autotune.reporting import tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
@@ -33,29 +32,13 @@ def write_report(
     provenance: Mapping[str, JSON],
 ) -> list[Path]:
     """Write report.md, curves.csv and the figures; returns what was written."""
-    folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, bytes] = {
         **figures(spec, result),
         "curves.csv": curves_csv(result).encode(),
         # Last, so that a report never points to figures that are not there yet.
         "report.md": render_report(spec, records, result, provenance).encode(),
     }
-    return [write_atomically(folder / name, content) for name, content in files.items()]
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Replace a file as a whole, or leave the old one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return path
+    return [write_bytes(folder / name, content) for name, content in files.items()]
 
 
 def render_report(

@@ -112,11 +112,11 @@ def invalid_table(records: Iterable[Record]) -> Table:
 
 
 def facts_table(provenance: Mapping[str, JSON]) -> Table:
-    """Provenance as it is, scalars only."""
+    """Provenance as it is; scalars that are known."""
     rows = [
         [key.replace("_", " "), str(value)]
         for key, value in provenance.items()
-        if not isinstance(value, dict | list) and value is not None
+        if not isinstance(value, dict | list) and value not in (None, "")
     ]
     return [["fact", "value"], *rows]
 

@@ -1,6 +1,5 @@
 """report.md: the verdict first, every number with its conditions, every launch accounted for."""
 
-import os
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from autotune.core.recommendation import recommend
 from autotune.core.study import JSON, Target
 from autotune.core.trial import Record, Stage
 from autotune.core.wording import headline
-from autotune.reporting.report import render_report, write_atomically, write_report
+from autotune.reporting.report import render_report, write_report
 from tests.builders import make_failure, make_record, make_spec
 from tests.builders_study import make_study_records
 from tests.goldens import check_golden
@@ -133,9 +132,10 @@ def test_write_report_returns_what_it_wrote(tmp_path: Path) -> None:
     assert sorted(written) == sorted((tmp_path / "new").iterdir())
 
 
-def test_a_file_that_cannot_be_replaced_stays_whole(tmp_path: Path) -> None:
-    """The old content is there, and no half-written file beside it."""
-    (tmp_path / "report.md").mkdir()
-    with pytest.raises(OSError, match=r"report\.md"):
-        write_atomically(tmp_path / "report.md", b"new")
-    assert os.listdir(tmp_path) == ["report.md"]  # noqa: PTH208 - hidden files count
+def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    """No half-written file that a later glob would pick up."""
+    (tmp_path / "curves.csv").mkdir()
+    records = [make_record()]
+    with pytest.raises(OSError, match=r"curves\.csv"):
+        write_report(tmp_path, SPEC, records, recommend(SPEC, records), PROVENANCE)
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.csv"]

@@ -8,6 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from autotune.core.recommendation import recommend
+from autotune.core.study import Constraint, Objective
 from autotune.reporting._drawing import DPI, WIDTH_IN, legend_columns, styles_of
 from autotune.reporting.figures import acceptance_figure, curves_figure, figures
 from tests.builders import make_record, make_spec, make_workload
@@ -90,6 +91,17 @@ def test_without_a_curve_nothing_is_drawn() -> None:
 def test_acceptance_is_drawn_at_the_largest_k() -> None:
     """Smaller K see only its first positions."""
     lines = acceptance_figure(SPEC, RESULT).axes[0].get_lines()
+    assert [len(np.asarray(line.get_xdata())) for line in lines] == [5, 5, 5]
+
+
+def test_a_candidate_that_breaks_a_constraint_is_drawn() -> None:
+    """It has no overall curve; its levels and its acceptance were measured all the same."""
+    limit = Constraint(metric="median_tpot_ms", upper=31.0)
+    spec = make_spec(objective=Objective(constraints=(limit,)))
+    result = recommend(spec, make_study_records())
+    assert ("draft-4l", None) not in {(c.candidate, c.concurrency) for c in result.search}
+    assert set(figures(spec, result)) == set(DRAWN)
+    lines = acceptance_figure(spec, result).axes[0].get_lines()
     assert [len(np.asarray(line.get_xdata())) for line in lines] == [5, 5, 5]
 
 

@@ -1,6 +1,7 @@
 """The MLflow tracker: a study in a real SQLite store, shown twice, and every way to fail."""
 
 import logging
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -47,10 +48,15 @@ class Shown:
 
 
 def show(
-    uri: str, launch: Path, records: list[Record], *, files: tuple[Path, ...] = ()
+    uri: str,
+    launch: Path,
+    records: list[Record],
+    *,
+    files: tuple[Path, ...] = (),
+    experiment: str = "autotune",
 ) -> MlflowTracker:
     """Show a whole study."""
-    tracker = MlflowTracker(uri, "autotune", SPEC)
+    tracker = MlflowTracker(uri, experiment, SPEC)
     for record in records:
         tracker.record(record, launch)
     tracker.finish(SPEC, RESULT, files)
@@ -173,12 +179,14 @@ def test_a_changed_curve_shows_its_newest_value(shown: Shown) -> None:
 
 
 def test_artifacts_that_cannot_be_stored_do_not_stop_the_metrics(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    shown: Shown, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning for all of them, and they are remembered."""
+    shutil.copy(shown.home / "mlflow.db", tmp_path)
     (tmp_path / "mlartifacts").write_text("in the way", encoding="utf-8")
     (tmp_path / "engine.log").write_text("x", encoding="utf-8")
-    tracker = show(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path, RECORDS[:3])
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tracker = show(uri, tmp_path, RECORDS[:3], experiment="new")
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
     assert tracker.off
     assert len(tracker.missing) == 4
@@ -186,7 +194,7 @@ def test_artifacts_that_cannot_be_stored_do_not_stop_the_metrics(
     runs = tracker._client.search_runs([tracker._experiment_id])
     assert len(runs) == 4
     (tmp_path / "mlartifacts").unlink()
-    assert not show(tracker.uri, tmp_path, RECORDS[:3]).missing
+    assert not show(uri, tmp_path, RECORDS[:3], experiment="new").missing
     sent = Path(runs[0].info.artifact_uri).parent.parent
     assert len(list(sent.glob("*/artifacts/engine.log"))) == 3
     tracker._client._tracking_client.store.engine.dispose()
