@@ -1,0 +1,295 @@
+"""The order of a study: what is launched next follows from what was measured alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.core.plan import baseline_failed, boot_estimate, estimate, next_launch, pending
+from autotune.core.study import Candidate, Search, StudySpec
+from autotune.core.trial import BASELINE, Cause, Launch, Record, Stage
+from tests.builders import GMU, make_failure, make_record, make_spec
+from tests.builders_study import make_study_records, tput_of
+
+Step = tuple[str, str, tuple[int, ...]]
+
+BASELINE_STEP: Step = ("baseline", BASELINE, (0,))
+SCREENS: list[Step] = [("screen", name, (0, 1, 2, 3, 5)) for name in ("eagle", "draft-4l", "ngram")]
+CONFIRM: list[Step] = [("confirm", BASELINE, (0,)), ("confirm", "eagle", (2,))]
+
+
+def step(launch: Launch) -> Step:
+    """What of a launch the order is about."""
+    return launch.stage.value, launch.name, launch.num_speculative_tokens
+
+
+def answer(launch: Launch, launch_id: str, *, scale: float = 1.0) -> list[Record]:
+    """The records of a launch that went well."""
+    return [
+        make_record(
+            launch.name,
+            k,
+            launch.stage,
+            tput=tput_of(launch.name, k, scale=scale),
+            launch_id=launch_id,
+            live=launch.live,
+            repeat=launch.repeat,
+        )
+        for k in launch.num_speculative_tokens
+    ]
+
+
+def play(spec: StudySpec, records: Sequence[Record] = (), *, scale: float = 1.0) -> list[Launch]:
+    """The launches of a study in which everything goes well from here on."""
+    known, launches = list(records), []
+    while launch := next_launch(spec, known):
+        launches.append(launch)
+        known += answer(launch, f"{len(launches):03d}", scale=scale)
+        assert len(launches) < 50, "the study does not end"
+    return launches
+
+
+def failing(name: str, ks: Sequence[int], stage: Stage, cause: Cause) -> list[Record]:
+    """A launch that gave nothing but this failure."""
+    return [make_record(name, k, stage, outcome=make_failure(cause)) for k in ks]
+
+
+def cut_short(record: Record) -> Record:
+    """The record of an interrupted launch."""
+    assert record.measurement
+    return replace(record, outcome=replace(record.measurement, cut_short=True))
+
+
+def test_order_of_a_study() -> None:
+    """Baseline, every candidate over all its K in one launch, then A B A B."""
+    launches = play(make_spec())
+    assert [step(x) for x in launches] == [BASELINE_STEP, *SCREENS, *CONFIRM, *CONFIRM]
+    assert [x.repeat for x in launches[-4:]] == [0, 0, 1, 1]
+    assert [x.live for x in launches] == [False, True, True, True, False, False, False, False]
+    assert all(x.why and x.gpu_memory_utilization == GMU for x in launches)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_as_many_rounds_as_asked_for(rounds: int) -> None:
+    """`confirm_rounds` pairs of baseline and winner, however many."""
+    search = Search(gpu_memory_utilization=(GMU,), confirm_rounds=rounds)
+    assert [step(x) for x in play(make_spec(search=search))[4:]] == CONFIRM * rounds
+
+
+@pytest.mark.parametrize("done", range(9))
+def test_resume_goes_on_where_it_was(done: int) -> None:
+    """After any number of launches the rest is what it would have been: nothing runs twice."""
+    spec, whole = make_spec(), [BASELINE_STEP, *SCREENS, *CONFIRM, *CONFIRM]
+    records: list[Record] = []
+    for _ in range(done):
+        launch = next_launch(spec, records)
+        assert launch
+        records += answer(launch, "000")
+    assert [step(x) for x in play(spec, records)] == whole[done:]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 25), st.floats(1.0, 1e4) | st.none())
+def test_same_records_same_launch(count: int, left: float | None) -> None:
+    """The plan remembers nothing between two calls."""
+    records = make_study_records()[:count]
+    assert next_launch(make_spec(), records, left) == next_launch(make_spec(), records, left)
+
+
+def test_a_new_candidate_is_all_that_is_new() -> None:
+    """A candidate added to a finished study is screened; what was measured stays measured."""
+    spec = make_spec()
+    added = Candidate(name="slow", method="eagle3", model="/models/slow")
+    new = make_spec(candidates=(*spec.candidates, added))
+    assert [step(x) for x in pending(new, make_study_records())] == [
+        ("screen", "slow", (0, 1, 2, 3, 5))
+    ]
+
+
+def test_a_new_k_is_all_that_is_new() -> None:
+    """A larger range measures the K that are missing."""
+    search = Search(num_speculative_tokens=(1, 2, 3, 5, 8), gpu_memory_utilization=(GMU,))
+    launch = next_launch(make_spec(search=search), make_study_records())
+    assert launch
+    assert step(launch) == ("screen", "eagle", (0, 8))
+
+
+def test_too_few_blocks_are_measured_again() -> None:
+    """An interrupted launch counts as measured only with `min_blocks` blocks at every level."""
+    spec = make_spec()
+    for blocks, again in ((2, True), (3, False)):
+        records = [cut_short(make_record(stage=Stage.BASELINE, blocks=blocks))]
+        launch = next_launch(spec, records)
+        assert launch
+        assert (step(launch) == BASELINE_STEP) is again
+
+
+def test_what_a_budget_allowed_is_enough() -> None:
+    """A launch that ended in time with two clean blocks is not made again for a third."""
+    launch = next_launch(make_spec(), [make_record(stage=Stage.BASELINE, blocks=2)])
+    assert launch
+    assert step(launch) == SCREENS[0]
+
+
+def test_interruptions_are_no_tries() -> None:
+    """However often a user interrupts the same launch, it is made again."""
+    records = [cut_short(make_record(stage=Stage.BASELINE, blocks=1))] * 5
+    launch = next_launch(make_spec(), records)
+    assert launch
+    assert step(launch) == BASELINE_STEP
+
+
+def test_a_missing_level_is_measured() -> None:
+    """Blocks at one concurrency do not stand for those at another."""
+    launch = next_launch(make_spec(), [make_record(stage=Stage.BASELINE, tput={1: 33.0})])
+    assert launch
+    assert step(launch) == BASELINE_STEP
+
+
+@pytest.mark.parametrize("stage", [Stage.BASELINE, Stage.SCREEN, Stage.CONFIRM])
+def test_invalid_blocks_are_tried_once_more(stage: Stage) -> None:
+    """A point with a block that stays invalid is launched twice, and not for ever."""
+    spec = make_spec()
+    name, k = (BASELINE, 0) if stage is Stage.BASELINE else ("eagle", 2)
+    if stage is Stage.CONFIRM:
+        good = make_study_records(confirmed=False)
+        good.append(make_record(stage=stage, launch_id="009"))
+    else:
+        good = [r for r in make_study_records() if r.trial.stage is not stage]
+        good = [r for r in good if r.trial.stage is Stage.BASELINE]
+    spoiled = make_record(name, k, stage, invalid={1: "2 of 4 requests failed"})
+    tried = []
+    for tries in range(3):
+        launch = next_launch(spec, [*good, *[spoiled] * tries])
+        tried.append(launch is not None and launch.name == name and k in step(launch)[2])
+    assert tried == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("cause", "launches"),
+    [
+        (Cause.MEMORY_OCCUPIED, 2),
+        (Cause.PORT_TAKEN, 2),
+        (Cause.OUT_OF_MEMORY_START, 1),
+        (Cause.CRASHED_RUNTIME, 1),
+    ],
+)
+@pytest.mark.parametrize("stage", [Stage.BASELINE, Stage.SCREEN, Stage.CONFIRM])
+def test_only_transient_failures_are_tried_again(cause: Cause, launches: int, stage: Stage) -> None:
+    """A cause that says nothing about the configuration is tried once more, others never."""
+    spec = make_spec(candidates=make_spec().candidates[:1])
+    records: list[Record] = []
+    made = 0
+    while launch := next_launch(spec, records):
+        if launch.stage is stage:
+            made += 1
+            records += failing(launch.name, launch.num_speculative_tokens, stage, cause)
+        else:
+            records += answer(launch, "000")
+        assert made < 10, "the study does not end"
+    assert made == launches
+    assert (baseline_failed(records) is not None) is (stage is Stage.BASELINE)
+
+
+def test_failure_of_a_later_round_ends_the_confirmation() -> None:
+    """A winner that crashes in the second round is not launched in it for ever."""
+    crash = make_record("eagle", 2, Stage.CONFIRM, repeat=1, outcome=make_failure())
+    kept = [r for r in make_study_records() if r.trial.repeat == 0]
+    baseline = make_record(stage=Stage.CONFIRM, repeat=1)
+    assert next_launch(make_spec(), [*kept, baseline, crash]) is None
+
+
+def test_failed_baseline_ends_the_study() -> None:
+    """Without a baseline nothing is launched, and the failure is at hand."""
+    failure = make_failure(Cause.ENGINE_REFUSED)
+    records = [make_record(stage=Stage.BASELINE, outcome=failure)]
+    assert list(pending(make_spec(), records)) == []
+    assert baseline_failed(records) == failure
+
+
+def test_half_a_baseline_does_not_hide_its_failure() -> None:
+    """A few blocks of an interrupted baseline, then a crash: the study ends all the same."""
+    half = cut_short(make_record(stage=Stage.BASELINE, blocks=1))
+    records = [half, make_record(stage=Stage.BASELINE, outcome=make_failure())]
+    assert baseline_failed(records) == make_failure()
+    assert next_launch(make_spec(), records) is None
+
+
+def test_nothing_is_confirmed_when_no_candidate_ran() -> None:
+    """With every candidate given up there is no winner to launch."""
+    records = [make_record(stage=Stage.BASELINE)]
+    for candidate in make_spec().candidates:
+        records += failing(candidate.name, (0, 1, 2, 3, 5), Stage.SCREEN, Cause.ENGINE_REFUSED)
+    assert next_launch(make_spec(), records) is None
+
+
+def test_nothing_is_confirmed_when_hope_is_gone() -> None:
+    """A best candidate whose whole interval promises no gain is not worth cold launches."""
+    assert [step(x) for x in play(make_spec(), scale=0.5)] == [BASELINE_STEP, *SCREENS]
+
+
+def test_where_live_k_is_impossible_every_k_is_launched() -> None:
+    """By its method, by data parallelism, or as was seen: one launch per K, and no live one."""
+    suffix = make_spec(candidates=[Candidate(name="suffix", method="suffix")])
+    target = replace(make_spec().target, engine_args={"data_parallel_size": 2})
+    eagle = make_spec(candidates=make_spec().candidates[:1])
+    seen = failing("eagle", (0, 1, 2, 3, 5), Stage.SCREEN, Cause.LIVE_K_NOT_IN_FORCE)
+    crashed = failing("eagle", (0,), Stage.SCREEN, Cause.CRASHED_RUNTIME)
+    for spec, records in (
+        (suffix, []),
+        (replace(eagle, target=target), []),
+        (eagle, seen),
+        (eagle, crashed),
+    ):
+        baseline = make_record(stage=Stage.BASELINE)
+        todo = list(pending(spec, [baseline, *records]))
+        screens = [x for x in todo if x.stage is Stage.SCREEN]
+        assert [x.num_speculative_tokens for x in screens] == [(1,), (2,), (3,), (5,)]
+        assert not any(x.live for x in todo)
+
+
+def test_budget_is_shared_by_what_is_to_be_measured() -> None:
+    """A launch gets of the time without starts what its share of the K is."""
+    spec = make_spec(candidates=make_spec().candidates[:1])
+    todo = list(pending(spec, []))
+    # One K of the baseline, five of the curve, four confirmations of one and a half each.
+    assert len(todo) == 6
+    launch = next_launch(spec, [], remaining_s=6 * 70.0 + 1200.0)
+    assert launch
+    assert launch.measure_s == pytest.approx(1200.0 * 1 / 12)
+    second = next_launch(spec, answer(launch, "000"), remaining_s=5 * 45.0 + 1100.0)
+    assert second
+    assert second.measure_s == pytest.approx(1100.0 * 5 / 11)
+
+
+@pytest.mark.parametrize(("left", "launches"), [(69.0, False), (71.0, True)])
+def test_no_launch_without_time_to_start(left: float, *, launches: bool) -> None:
+    """A launch that could not even start in the time left is not made."""
+    launch = next_launch(make_spec(), [], remaining_s=left)
+    assert (launch is not None) is launches
+    assert launch is None or (launch.measure_s is not None and launch.measure_s > 0)
+
+
+def test_no_budget_no_bound() -> None:
+    """Without a budget a launch measures all its blocks."""
+    launch = next_launch(make_spec(), [])
+    assert launch
+    assert launch.measure_s is None
+    assert launch.max_blocks == make_spec().search.max_blocks
+
+
+def test_starts_are_estimated_from_those_seen() -> None:
+    """The guess of the first start gives way to the mean of the real ones, each counted once."""
+    assert boot_estimate([]) == 60.0
+    assert boot_estimate(make_study_records()) == 35.0
+
+
+def test_estimate_covers_all_that_is_ahead() -> None:
+    """Launches, starts and passes add up to the total."""
+    ahead = estimate(make_spec(), [], pass_s=2.0)
+    assert len(ahead.launches) == 8
+    assert ahead.boot_s == 8 * 70.0
+    assert ahead.measure_s == (1 + 3 * 5 + 4) * 8 * 2 * 2.0
+    assert ahead.total_s == ahead.boot_s + ahead.measure_s
