@@ -1,11 +1,12 @@
 """From a candidates file to everything that is known before the first launch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.config import LoadedFile, load
 from autotune.config.values import parse_duration
+from autotune.core.redaction import shown
 from autotune.core.trial import Launch
 from autotune.ports import Engine, ServeOrder, find
 from autotune.tuning.paths import StudyPaths
@@ -28,8 +29,11 @@ class Prepared:
     @property
     def saved(self) -> SavedStudy:
         """What the study folder keeps of it."""
+        spec = self.loaded.spec
+        # Credentials in the engine's environment are needed to run, not to show.
+        target = replace(spec.target, env=shown(spec.target.env))
         return SavedStudy(
-            spec=self.loaded.spec,
+            spec=replace(spec, target=target),
             file=str(self.loaded.path),
             text=self.loaded.text,
             prompts_sha256=self.loaded.prompts_sha256,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from autotune.core.plan import estimate
@@ -40,7 +41,7 @@ class Screen:
             case LaunchStarted(launch=launch):
                 self.launches += 1
                 self.passes = []
-                self._say(f"[bold]launch {self.launches}[/] {launch.name}: {launch.why}")
+                self._say(f"[bold]launch {self.launches}[/] {launch.name}: {escape(launch.why)}")
                 self._status(f"starting {launch.name}")
             case ServerReady(launch=launch, boot_s=boot_s):
                 self._say(f"  ready after {boot_s:.0f} s")
@@ -83,15 +84,15 @@ class Screen:
         if measured.invalid:
             self._say(
                 f"  [yellow]invalid pass[/] K = {measured.num_speculative_tokens}, concurrency "
-                f"{measured.concurrency}: {measured.invalid}"
+                f"{measured.concurrency}: {escape(measured.invalid)}"
             )
 
     def _ended(self, launch: Launch, failure: Failure | None) -> None:
         for line in _table(launch, self.passes):
             self._say(f"  {line}")
         if failure:
-            self._say(f"  [red]{failure.cause.value}[/]: {failure.detail}")
-            self._say(f"  remedy: {failure.remedy}")
+            self._say(f"  [red]{failure.cause.value}[/]: {escape(failure.detail)}")
+            self._say(f"  remedy: {escape(failure.remedy)}")
 
     def _say(self, text: str) -> None:
         self.console.print(text)

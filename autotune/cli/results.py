@@ -1,48 +1,49 @@
 """What a study leaves: report, figures, exports; and the words it ends with."""
 
+import json
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
-from autotune import __version__
 from autotune.cli.exits import Exit
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record
+from autotune.core.wording import headline
 from autotune.files import write_text
 from autotune.ports import Exporter, find, names
+from autotune.reporting.provenance import gather
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 
-HEADLINES = {
-    Verdict.SPECULATE: "speculate",
-    Verdict.DO_NOT_SPECULATE: "do not speculate",
-    Verdict.TIE: "a tie: speculation makes no difference that matters",
-    Verdict.INCONCLUSIVE: "inconclusive",
-}
+
+def provenance(
+    study: SavedStudy, paths: StudyPaths, records: Sequence[Record], result: Recommendation
+) -> dict[str, JSON]:
+    """Where the numbers come from: versions, host, time, and the engine's environment."""
+    return gather(
+        study.spec,
+        records,
+        result,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        host=platform.node(),
+        probe=study.probe,
+        engine_env=_engine_env(paths, records),
+    )
 
 
-def provenance(study: SavedStudy, records: Sequence[Record]) -> dict[str, JSON]:
-    """Where the numbers come from: versions, host, time, prompts."""
-    facts = next((r.facts for r in reversed(records) if r.facts), None)
-    return {
-        "autotune_version": __version__,
-        "study": study.spec.name,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "host": platform.node(),
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "engine": study.spec.target.engine,
-        "engine_version": facts.version if facts else "",
-        "device": facts.device if facts else study.probe.get("device", ""),
-        "driver": study.probe.get("driver", ""),
-        "fingerprint": study.fingerprint,
-        "prompts_sha256": study.prompts_sha256,
-        "candidates_file": study.file,
-    }
+def _engine_env(paths: StudyPaths, records: Sequence[Record]) -> dict[str, str]:
+    """What the engine was started with beyond the caller's environment, live K's own left out."""
+    for record in reversed(records):
+        note = paths.launches / record.launch_id / "launch.argv.json"
+        if not record.trial.live and note.exists():
+            env: dict[str, str] = json.loads(note.read_text(encoding="utf-8"))["env"]
+            return {name: value for name, value in env.items() if name != "PYTHONPATH"}
+    return {}
 
 
 def write_results(
@@ -88,35 +89,15 @@ def announce(
 ) -> None:
     """The verdict in words, with its numbers and what remains open."""
     console.print()
-    console.print(f"[bold]verdict: {HEADLINES[result.verdict]}[/]{_scope(result)}")
-    best = result.finalist
-    if best and result.speedup:
-        console.print(
-            f"  {best.candidate} at K = {best.num_speculative_tokens}: {result.speedup.show()} "
-            f"output tokens per second, weighted over concurrency {_levels(spec)}, temperature "
-            f"{spec.workload.sampling.temperature:g}"
-        )
+    console.print(f"[bold]{escape(headline(spec, result))}[/]")
     for level in result.levels:
         console.print(
             f"  concurrency {level.concurrency}: {level.speedup.show()}, "
             f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s "
             f"({level.blocks} blocks)"
         )
-    for reason in result.reasons:
-        console.print(f"  {reason}")
+    for reason in result.reasons[1:]:
+        console.print(f"  {escape(reason)}")
     for launch in left:
-        console.print(f"  [yellow]left out for lack of time[/]: {launch.why}")
+        console.print(f"  [yellow]left out for lack of time[/]: {escape(launch.why)}")
     console.print(f"  report and configuration: {paths.report}")
-
-
-def _scope(result: Recommendation) -> str:
-    words = {
-        Basis.CONFIRMED: " (confirmed as deployed)",
-        Basis.SEARCH: " (from the search)",
-        Basis.NOTHING: "",
-    }
-    return words[result.basis]
-
-
-def _levels(spec: StudySpec) -> str:
-    return " and ".join(str(level.concurrency) for level in spec.workload.levels)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare, serve_order
@@ -59,11 +60,13 @@ def _study(ready: Prepared, file: Path) -> int:
     records = _measure(ready, ledger, trackers, records)
     failed = baseline_failed(records)
     if failed:
-        console.print(f"[red]the baseline cannot run[/]: {failed.cause.value}: {failed.detail}")
-        console.print(f"remedy: {failed.remedy}\nlogs: {paths.launches}")
+        told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
+        console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
         return Exit.CANNOT_RUN
     result = recommend(spec, records)
-    files = write_results(spec, paths, records, result, provenance(ready.saved, records))
+    files = write_results(
+        spec, paths, records, result, provenance(ready.saved, paths, records, result)
+    )
     for tracker in trackers:
         tracker.finish(spec, result, files)
     left = list(pending(spec, records))
@@ -121,7 +124,9 @@ def _trackers(ready: Prepared) -> list[Tracker]:
     # Importing MLflow takes seconds; only a run that tracks pays them.
     from autotune.trackers.mlflow import MlflowTracker  # noqa: PLC0415
 
-    return [MlflowTracker(tracking.uri, tracking.experiment, ready.loaded.spec)]
+    spec = ready.loaded.spec
+    study_id = f"{spec.name}-{ready.fingerprint}"
+    return [MlflowTracker(tracking.uri, tracking.experiment, spec, study_id)]
 
 
 def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> None:

@@ -3,11 +3,13 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from autotune.cli.results import announce, provenance, write_results
@@ -46,6 +48,8 @@ def show(name: str, root: Path | None, *, passes: bool) -> None:
     console.print(_trial_table(opened))
     if passes:
         console.print(_pass_table(opened))
+    for line in _failures(opened.result):
+        console.print(line)
     left = list(pending(opened.study.spec, opened.records))
     announce(console, opened.study.spec, opened.result, opened.paths, left)
 
@@ -53,8 +57,9 @@ def show(name: str, root: Path | None, *, passes: bool) -> None:
 def report(name: str, root: Path | None) -> None:
     """Write the report again."""
     opened = _open(name, root)
-    about = provenance(opened.study, opened.records)
-    files = write_results(opened.study.spec, opened.paths, opened.records, opened.result, about)
+    result = opened.result
+    about = provenance(opened.study, opened.paths, opened.records, result)
+    files = write_results(opened.study.spec, opened.paths, opened.records, result, about)
     for file in files:
         console.print(str(file))
 
@@ -63,8 +68,9 @@ def export(name: str, root: Path | None, kind: str) -> None:
     """Print one export."""
     opened = _open(name, root)
     exporter: Exporter = find("exporters", kind.replace("-", "_"))
-    about = provenance(opened.study, opened.records)
-    typer.echo(exporter.render(opened.study.spec, opened.result, about), nl=False)
+    result = opened.result
+    about = provenance(opened.study, opened.paths, opened.records, result)
+    typer.echo(exporter.render(opened.study.spec, result, about), nl=False)
 
 
 def ui(root: Path | None, port: int) -> None:
@@ -127,7 +133,7 @@ def _trial_row(opened: Opened, record: Record) -> list[str]:
         str(trial.num_speculative_tokens),
     ]
     if isinstance(record.outcome, Failure):
-        return [*head, f"[red]{record.outcome.cause.value}[/]", *[""] * (len(levels) + 1)]
+        return [*head, "[red]failed[/]", *[""] * (len(levels) + 1)]
     cells = []
     for level in levels:
         mine = record.outcome.at(level.concurrency)
@@ -139,6 +145,18 @@ def _trial_row(opened: Opened, record: Record) -> list[str]:
     ratio = overall_ratio(opened.study.spec, same, trial.candidate, trial.num_speculative_tokens)
     length = f"{profile.length:.2f}" if profile else ""
     return [*head, *cells, length, f"{ratio:.2f}x" if ratio else ""]
+
+
+def _failures(result: Recommendation) -> Iterator[str]:
+    """One line for each launch that failed, with its cause and what to do about it."""
+    failed: dict[str, list[tuple[Record, Failure]]] = {}
+    for record, failure in result.failures:
+        failed.setdefault(record.launch_id, []).append((record, failure))
+    for launch_id, mine in failed.items():
+        ks = ", ".join(str(record.trial.num_speculative_tokens) for record, _ in mine)
+        record, failure = mine[-1]
+        told = escape(f"{failure.cause.value}: {failure.detail}; {failure.remedy}")
+        yield f"launch {launch_id}, {record.trial.candidate} at K = {ks}: {told}"
 
 
 def _pass_table(opened: Opened) -> Table:
@@ -155,7 +173,7 @@ def _pass_table(opened: Opened) -> Table:
                 f"{p.output_throughput:.1f}",
                 f"{p.latencies.median_ttft_ms:.0f}" if p.latencies else "",
                 f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
-                p.invalid or "",
+                escape(p.invalid or ""),
             )
     return table
 

@@ -94,7 +94,9 @@ def of_stage(records: Sequence[Record], *, confirm: bool) -> list[Record]:
 
 def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     """Every candidate at its overall knee, the best first; close ones ordered by simplicity."""
-    overall = [c for c in curves(spec, of_stage(records, confirm=False)) if c.concurrency is None]
+    effect = effect_of(records, spec.workload.levels)
+    found = curves(spec, of_stage(records, confirm=False), effect)
+    overall = [c for c in found if c.concurrency is None]
     if not overall:
         return []
     ranked = sorted(overall, key=lambda c: -_knee_point(c).speedup.mean)
@@ -123,9 +125,10 @@ def hopeless(spec: StudySpec, finalist: Finalist) -> bool:
 
 def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     """The answer that these records allow, whatever is still missing."""
-    search = curves(spec, of_stage(records, confirm=False))
+    effect = effect_of(records, spec.workload.levels)
+    search = curves(spec, of_stage(records, confirm=False), effect)
     confirm_records = of_stage(records, confirm=True)
-    confirmation = curves(spec, confirm_records)
+    confirmation = curves(spec, confirm_records, effect)
     ranked = finalists(spec, records)
     finalist = ranked[0] if ranked else None
     confirmed = _overall_point(confirmation, finalist)
@@ -141,7 +144,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         levels=_evidence(spec, used, confirmation if confirmed else search, finalist),
         search=search,
         confirmation=confirmation,
-        effect=effect_of(records, spec.workload.levels),
+        effect=effect,
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(why, *_remarks(spec, search, finalist, basis, confirmed)),
     )

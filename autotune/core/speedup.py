@@ -137,13 +137,15 @@ def level_points(
     return points
 
 
-def curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
+def curves(
+    spec: StudySpec, records: Sequence[Record], effect: LaunchEffect
+) -> tuple[SpeedupCurve, ...]:
     """Every candidate's curve at each level and overall, from records of one split.
 
+    `effect` is that of the whole study: all its equal launches tell how much launches differ.
     The overall curve holds only the K that keep every constraint at every level.
     """
     levels = spec.workload.levels
-    effect = effect_of(records, levels)
     found = arms(records)
     per_level = {
         lv.concurrency: level_points(spec, records, lv.concurrency, effect) for lv in levels
