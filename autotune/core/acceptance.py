@@ -41,7 +41,8 @@ class SpecCounters:
                 for i in range(length)
             ),
         )
-        if min(delta.drafts, delta.draft_tokens, delta.accepted_tokens) < 0:
+        counts = (delta.drafts, delta.draft_tokens, delta.accepted_tokens, *delta.accepted_per_pos)
+        if min(counts) < 0:
             raise ValueError(f"a speculation counter ran backwards: {before} -> {self}")
         return delta
 

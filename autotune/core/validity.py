@@ -84,4 +84,13 @@ def _prefix_cache(seen: Observed) -> str | None:
     return f"{seen.prefix_hit_rate:.0%} of the prompt tokens came from the prefix cache"
 
 
-CHECKS = (_failed, _no_tokens, _tokens_differ, _prefix_cache)
+def _never_drafted(seen: Observed) -> str | None:
+    k, spec = seen.num_speculative_tokens, seen.spec
+    if k == 0 or spec is None or spec.drafts > 0 or seen.client_tokens <= seen.requests:
+        return None
+    if seen.method is None or not seen.method.fixed_length:
+        return None  # a lookup may find nothing; a model always drafts
+    return f"K = {k} was asked for, not one draft was counted over {seen.client_tokens} tokens"
+
+
+CHECKS = (_failed, _no_tokens, _tokens_differ, _prefix_cache, _never_drafted)

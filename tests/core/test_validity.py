@@ -1,0 +1,115 @@
+"""Every check of a pass fires with its numbers, and only beyond its bound."""
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.core.acceptance import SpecCounters
+from autotune.core.methods import METHODS
+from autotune.core.validity import Observed, k_not_in_force, why_invalid
+
+SEEN = Observed(
+    num_speculative_tokens=3,
+    method=METHODS["eagle"],
+    requests=4,
+    failed=0,
+    first_error="",
+    client_tokens=1000,
+    server_tokens=1000,
+    prefix_hit_rate=0.0,
+    spec=SpecCounters(drafts=500, draft_tokens=1500, accepted_tokens=500),
+    steps_by_k={3: 500},
+)
+
+
+def drafted(tokens: int) -> SpecCounters:
+    """Ten drafts of so many tokens in all."""
+    return SpecCounters(drafts=10, draft_tokens=tokens)
+
+
+def test_a_clean_pass_is_valid() -> None:
+    """Nothing is wrong where nothing is wrong."""
+    assert why_invalid(SEEN) is None
+    assert k_not_in_force(SEEN) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"failed": 1, "first_error": "HTTP 500"}, "1 of 4 requests failed: HTTP 500"),
+        ({"client_tokens": 0, "server_tokens": 0}, "no output tokens at all"),
+        ({"server_tokens": 979}, "the client counted 1000 tokens, the server 979"),
+        ({"server_tokens": 1021}, "the client counted 1000 tokens, the server 1021"),
+        ({"prefix_hit_rate": 0.06}, "6% of the prompt tokens came from the prefix cache"),
+        ({"spec": SpecCounters()}, "K = 3 was asked for, not one draft was counted"),
+    ],
+)
+def test_each_check_names_its_numbers(change: dict[str, object], words: str) -> None:
+    """The reason can be judged without looking anything up."""
+    why = why_invalid(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert why is not None
+    assert words in why
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"server_tokens": 980},
+        {"server_tokens": 1020},
+        {"prefix_hit_rate": 0.05},
+        {"spec": None},
+        {"spec": SpecCounters(), "num_speculative_tokens": 0},
+        {"spec": SpecCounters(), "method": METHODS["ngram"]},
+        {"spec": SpecCounters(), "client_tokens": 4, "server_tokens": 4},
+    ],
+)
+def test_up_to_the_bound_a_pass_is_valid(change: dict[str, object]) -> None:
+    """The bound itself is allowed; a lookup may find nothing, one-token replies draft nothing."""
+    assert why_invalid(replace(SEEN, **change)) is None  # type: ignore[arg-type]
+
+
+def test_first_broken_rule_is_the_cause() -> None:
+    """Failed requests explain missing tokens, not the other way round."""
+    seen = replace(SEEN, failed=4, first_error="refused", client_tokens=0, server_tokens=0)
+    assert why_invalid(seen) == "4 of 4 requests failed: refused"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps_by_k": {3: 400, 5: 2}}, "K = 3 was asked for, the scheduler had {5: 2} in force"),
+        ({"steps_by_k": {0: 7}}, "the scheduler had {0: 7} in force"),
+        ({"steps_by_k": {}}, "the scheduler recorded no step at all"),
+        ({"spec": drafted(31)}, "K = 3 was asked for, 3.10 tokens per draft were counted"),
+        ({"spec": drafted(26)}, "K = 3 was asked for, 2.60 tokens per draft were counted"),
+        (
+            {"spec": drafted(31), "method": METHODS["ngram"]},
+            "K = 3 was asked for, 3.10 tokens per draft were counted",
+        ),
+        (
+            {"num_speculative_tokens": 0, "steps_by_k": {0: 9}, "spec": drafted(10)},
+            "K = 0 was asked for, 10 drafts were counted",
+        ),
+    ],
+)
+def test_another_k_in_force_is_noticed(change: dict[str, object], words: str) -> None:
+    """The scheduler's record and the counters must both agree with the K that was asked for."""
+    why = k_not_in_force(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert why is not None
+    assert words in why
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": drafted(27)},
+        {"spec": drafted(30)},
+        {"spec": drafted(12), "method": METHODS["ngram"]},
+        {"spec": None},
+        {"steps_by_k": None},
+        {"num_speculative_tokens": 0, "steps_by_k": {0: 9}, "spec": SpecCounters()},
+    ],
+)
+def test_trimmed_and_short_drafts_are_in_force(change: dict[str, object]) -> None:
+    """Trimming may take a tenth of a fixed draft; a lookup may draft fewer than K."""
+    assert k_not_in_force(replace(SEEN, **change)) is None  # type: ignore[arg-type]
