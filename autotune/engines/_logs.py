@@ -40,7 +40,8 @@ SIGNS = (
     ),
     _sign(r"No space left on device|\[Errno 28\]", Cause.DISK_FULL, "free disk space, run again"),
     _sign(
-        r"on startup is less than desired (GPU|CPU) memory utilization",
+        r"on startup is less than (desired (GPU|CPU) memory utilization|the engine's budget)"
+        r"|allocation is less than requested memory for kv \((?!-|0\.0/)",
         Cause.MEMORY_OCCUPIED,
         "lower search.gpu_memory_utilization, or end what else holds the memory",
     ),
@@ -48,7 +49,7 @@ SIGNS = (
         r"No available memory for the cache blocks"
         r"|is larger than the (maximum number of tokens|available KV cache memory)"
         r"|KV cache is needed, which is larger than"
-        r"|Not enough available memory for KV cache",
+        r"|allocation is less than requested memory for kv",  # nothing, or less, is left for it
         Cause.KV_CACHE_TOO_SMALL,
         "raise search.gpu_memory_utilization or lower target.engine_args.max_model_len",
     ),
@@ -105,7 +106,8 @@ def _first_error(text: str) -> str:
 
 
 def _clean(line: str) -> str:
-    return re.sub(r"^(\([^)]*\) )+", "", line).strip()[:400]
+    # Without `(EngineCore pid=17) ERROR 11-30 04:10:05 [core.py:1510]`, which says nothing.
+    return re.sub(r"^(\([^)]*\) )*([A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] )?", "", line).strip()[:400]
 
 
 def version(text: str) -> str | None:

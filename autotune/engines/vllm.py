@@ -209,7 +209,7 @@ def _wait_ready(child: process.Child, url: str, order: ServeOrder, started: floa
             raise LaunchError(
                 Cause.START_TIMEOUT,
                 f"not ready {order.start_timeout_s:.0f} s after the start",
-                "raise search.start_timeout, or read where the engine's log stops",
+                "read where the engine's log stops, in the launch folder",
             )
         with contextlib.suppress(HttpGoneError):
             get(url + "/health", timeout_s=5.0)
