@@ -160,7 +160,8 @@ def _failures(result: Recommendation) -> Iterator[str]:
 
 
 def _pass_table(opened: Opened) -> Table:
-    names = ("launch", "candidate", "K", "c", "block", "tok/s", "TTFT ms", "TPOT ms", "invalid")
+    times = ("TTFT ms", "TPOT ms", "tokens/step", "step ms")
+    names = ("launch", "candidate", "K", "c", "block", "tok/s", *times, "invalid")
     table = Table(*names, title="passes")
     for record in opened.records:
         for p in record.measurement.passes if record.measurement else ():
@@ -173,6 +174,8 @@ def _pass_table(opened: Opened) -> Table:
                 f"{p.output_throughput:.1f}",
                 f"{p.latencies.median_ttft_ms:.0f}" if p.latencies else "",
                 f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
+                f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
+                f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
                 escape(p.invalid or ""),
             )
     return table

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.steps import StepStats
 from autotune.core.study import JSON, Candidate
 
 BASELINE = "baseline"
@@ -116,6 +117,8 @@ class Pass:
     latencies: Latencies | None
     spec: SpecCounters | None
     """None without speculation or when the engine shows no such counters."""
+    steps: StepStats | None = None
+    """None when the replies were too short to tell."""
     prefix_hit_rate: float = 0.0
     preemptions: int = 0
     invalid: str | None = None

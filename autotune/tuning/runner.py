@@ -13,6 +13,7 @@ from random import Random
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import summarise
+from autotune.core.steps import step_stats
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import (
     Cause,
@@ -263,6 +264,7 @@ def _as_pass(
         output_tokens=seen.client_tokens,
         latencies=summarise(result.samples),
         spec=seen.spec,
+        steps=step_stats(result.samples, seen.num_speculative_tokens),
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=after.preemptions - before.preemptions,
         invalid=why_invalid(seen),
