@@ -1,0 +1,252 @@
+"""One launch: every K runs every block, and whatever the engine does becomes a value."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from autotune.core.study import Search, StudySpec
+from autotune.core.trial import BASELINE, Cause, Failure, Record
+from autotune.tuning import runner, samples
+from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone, ServerReady
+from autotune.tuning.journal import passes
+from tests.builders import GMU, make_spec, make_workload
+from tests.tuning.fakes import Call, World, crash, make_launch, make_rig, run_one
+
+KS = (0, 1, 2, 3, 5)
+SPEC = make_spec(search=Search(gpu_memory_utilization=(GMU,), max_blocks=3))
+
+
+def measure(
+    world: World, root: Path, *, spec: StudySpec = SPEC, ks: tuple[int, ...] = KS, **more: int
+) -> dict[int, Record]:
+    """The records of one launch of the head, by K."""
+    records = run_one(make_rig(world, spec, root), make_launch(spec, "eagle", ks, **more))
+    return {r.trial.num_speculative_tokens: r for r in records}
+
+
+def failure_of(record: Record) -> Failure:
+    """The failure that the record is."""
+    assert isinstance(record.outcome, Failure)
+    return record.outcome
+
+
+def test_every_k_runs_every_block(tmp_path: Path) -> None:
+    """Each block of each level is run once at each K, before the next block begins."""
+    world = World()
+    records = measure(world, tmp_path)
+    assert tuple(records) == KS
+    expected = {(block, c, k) for block in range(3) for c in (1, 4) for k in KS}
+    ran = [(c.block, c.concurrency, c.k) for c in world.passes]
+    assert len(ran) == len(expected)
+    assert set(ran) == expected
+    assert [block for block, _, _ in ran] == sorted(block for block, _, _ in ran)
+    for record in records.values():
+        assert record.measurement
+        assert [len(record.measurement.at(c)) for c in (1, 4)] == [3, 3]
+        assert record.facts is not None
+
+
+def test_order_of_k_is_shuffled_and_seeded(tmp_path: Path) -> None:
+    """K is in another order from block to block, in the same order when run again."""
+    orders = []
+    for run in range(2):
+        world = World()
+        measure(world, tmp_path / str(run))
+        ks = [c.k for c in world.passes]
+        orders.append([tuple(ks[i : i + 5]) for i in range(0, len(ks), 5)])
+    assert orders[0] == orders[1]
+    assert all(sorted(order) == list(KS) for order in orders[0])
+    assert len(set(orders[0])) > 2
+
+
+def test_all_k_of_a_block_run_the_same_prompts(tmp_path: Path) -> None:
+    """A block is the same prompts at every K, with a cache salt that no other pass has."""
+    world = World()
+    measure(world, tmp_path)
+    for block in range(3):
+        for concurrency in (1, 4):
+            mine = [c for c in world.passes if (c.block, c.concurrency) == (block, concurrency)]
+            assert len({c.prompts for c in mine}) == 1
+            assert len(mine[0].prompts) == 4 * concurrency
+    assert len({c.salt for c in world.calls}) == len(world.calls)
+
+
+def test_server_is_drained_before_k_changes(tmp_path: Path) -> None:
+    """Between any two passes, warm-ups included, the server has run dry."""
+    world = World()
+    measure(world, tmp_path)
+    sent = [i for i, entry in enumerate(world.log) if entry.startswith("pass")]
+    for one, next_one in itertools.pairwise(sent):
+        assert "drained" in world.log[one:next_one]
+    assert world.servers == 0
+
+
+def test_warm_up_comes_first_at_every_k_and_level(tmp_path: Path) -> None:
+    """No measured pass is the first of its K and concurrency."""
+    world = World()
+    measure(world, tmp_path)
+    warm = [(c.concurrency, c.k) for c in world.calls[:10]]
+    assert warm == [(c, k) for c in (1, 4) for k in KS]
+    assert all(c.number < 0 for c in world.calls[:10])
+    assert all(c.number >= 0 for c in world.calls[10:])
+
+
+def test_what_happens_is_told(tmp_path: Path) -> None:
+    """Started, ready, one event per pass, ended: in this order, each with its launch."""
+    world = World()
+    measure(world, tmp_path, ks=(2,))
+    kinds = [type(event) for event in world.events]
+    assert kinds == [LaunchStarted, ServerReady, *[PassDone] * 6, LaunchEnded]
+    assert all(event.launch == world.events[0].launch for event in world.events)
+
+
+def test_a_crash_belongs_to_the_k_in_flight(tmp_path: Path) -> None:
+    """The K that was running fails; the others keep what they had, and say it is not all."""
+
+    def trouble(call: Call) -> None:
+        if call.number >= 0 and (call.block, call.k) == (1, 5):
+            raise crash("engine died: CUDA error")
+
+    records = measure(World(trouble=trouble), tmp_path)
+    assert failure_of(records[5]).cause is Cause.CRASHED_RUNTIME
+    assert failure_of(records[5]).remedy == "see the log"
+    for k in (0, 1, 2, 3):
+        measured = records[k].measurement
+        assert measured
+        assert measured.cut_short
+        assert 1 <= len(measured.at(1)) <= 2
+        assert len(measured.at(4)) == 1
+
+
+def test_others_without_a_pass_give_no_record(tmp_path: Path) -> None:
+    """A crash in the very first pass says nothing about the K that had not begun."""
+
+    def trouble(call: Call) -> None:
+        if call.number == 0:
+            raise crash("engine died")
+
+    world = World(trouble=trouble)
+    records = measure(world, tmp_path)
+    assert list(records) == [world.passes[0].k]
+
+
+@pytest.mark.parametrize("when", ["start", "warm-up"])
+def test_failure_before_measuring_belongs_to_all(tmp_path: Path, when: str) -> None:
+    """A server that does not come up fails every K of its launch, with one cause."""
+
+    def die(*_: object) -> None:
+        raise crash("no memory", Cause.OUT_OF_MEMORY_START)
+
+    world = World(start_trouble=die) if when == "start" else World(trouble=die)
+    records = measure(world, tmp_path)
+    assert tuple(records) == KS
+    assert {failure_of(r).cause for r in records.values()} == {Cause.OUT_OF_MEMORY_START}
+    assert world.passes == []
+    ended = world.events[-1]
+    assert isinstance(ended, LaunchEnded)
+    assert ended.failure == failure_of(records[5])
+
+
+def test_refused_warm_up_is_a_failure(tmp_path: Path) -> None:
+    """An engine that answers every request with an error is not measured at all."""
+    records = measure(World(trouble=lambda _: "HTTP 400: no such parameter"), tmp_path)
+    assert {failure_of(r).cause for r in records.values()} == {Cause.LOAD_FAILED}
+    assert "HTTP 400: no such parameter" in failure_of(records[1]).detail
+
+
+def test_live_k_not_in_force_fails_all(tmp_path: Path) -> None:
+    """If the scheduler does not do as asked, no number of the launch can be trusted."""
+
+    def from_the_third_pass_on(call: Call) -> None:
+        world.force_k = 5 if call.number >= 2 else None
+
+    world = World(trouble=from_the_third_pass_on)
+    records = measure(world, tmp_path)
+    assert tuple(records) == KS
+    assert {failure_of(r).cause for r in records.values()} == {Cause.LIVE_K_NOT_IN_FORCE}
+    assert "{5: 1} in force" in failure_of(records[0]).detail
+
+
+def test_an_invalid_pass_is_repeated_once(tmp_path: Path) -> None:
+    """One bad pass is run again and kept, as invalid; the repetition is what counts."""
+    failed: list[int] = []
+
+    def once(call: Call) -> str | None:
+        if (call.number >= 0) and (call.block, call.concurrency, call.k) == (1, 4, 2):
+            failed.append(call.number)
+            return "connection reset" if len(failed) == 1 else None
+        return None
+
+    records = measure(World(trouble=once), tmp_path)
+    measured = records[2].measurement
+    assert measured
+    assert failed == [failed[0], failed[0] + 1]
+    assert len(measured.passes) == 7
+    bad = [p for p in measured.passes if p.invalid]
+    assert [p.invalid for p in bad] == ["16 of 16 requests failed: connection reset"]
+    assert len(measured.at(4)) == 3
+
+
+def test_a_pass_that_stays_invalid_is_given_up(tmp_path: Path) -> None:
+    """Twice invalid is the end of that block; the others are measured as ever."""
+
+    def always(call: Call) -> str | None:
+        wrong = call.number >= 0 and (call.block, call.concurrency, call.k) == (1, 4, 2)
+        return "connection reset" if wrong else None
+
+    world = World(trouble=always)
+    measured = measure(world, tmp_path)[2].measurement
+    assert measured
+    assert [p.block for p in measured.passes if p.invalid] == [1, 1]
+    assert [p.block for p in measured.at(4)] == [0, 2]
+    assert len(world.passes) == 31
+
+
+def test_nothing_valid_is_a_failure(tmp_path: Path) -> None:
+    """A K of which no pass was valid is no measurement, and says what was wrong."""
+
+    def at_3(call: Call) -> str | None:
+        return "gibberish" if call.number >= 0 and call.k == 3 else None
+
+    records = measure(World(trouble=at_3), tmp_path)
+    assert failure_of(records[3]).cause is Cause.LOAD_FAILED
+    assert "gibberish" in failure_of(records[3]).detail
+    assert records[2].measurement
+
+
+@pytest.mark.parametrize(
+    ("measure_s", "blocks"),
+    [
+        (1000.0, 8),  # five passes a block, a second each: all eight blocks fit
+        (32.0, 6),  # the seventh would end after 35 s
+        (12.5, 3),  # over with the third, but three are the least, and end within 1.5 times that
+        (7.5, 2),  # not even that: two blocks are what any comparison needs
+        (0.0, 2),
+    ],
+)
+def test_time_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure_s: float, blocks: int
+) -> None:
+    """A launch ends with the last block that fits, but not before its least number of blocks."""
+    world = World()
+    monkeypatch.setattr(runner, "time", world)
+    spec = make_spec(
+        workload=make_workload(concurrencies={1: 1.0}),
+        search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
+    )
+    launch = make_launch(spec, max_blocks=8, measure_s=measure_s)
+    run_one(make_rig(world, spec, tmp_path), launch)
+    assert len(world.passes) == blocks * len(KS)
+
+
+def test_passes_and_samples_are_on_disk(tmp_path: Path) -> None:
+    """The folder of a launch holds every pass, and the requests of each."""
+    world = World()
+    rig = make_rig(world, SPEC, tmp_path)
+    [record] = run_one(rig, make_launch(SPEC, BASELINE, (0,)))
+    folder = rig.paths.launches / record.launch_id
+    assert record.measurement
+    assert tuple(passes(folder)) == record.measurement.passes
+    frame = samples.read(folder)
+    assert len(frame) == sum(p.requests for p in record.measurement.passes) == 3 * (4 + 16)
