@@ -8,6 +8,7 @@ from autotune.config import LoadedFile, load
 from autotune.config.values import parse_duration
 from autotune.core.redaction import shown
 from autotune.core.trial import Launch
+from autotune.errors import UserError
 from autotune.ports import Engine, ServeOrder, find
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
@@ -46,7 +47,8 @@ class Prepared:
 
 
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
-    """Read the file and probe the engine; every fault of the file is a UserError."""
+    """Read the file and probe the engine; every fault of either is a UserError."""
+    budget_s = _seconds(budget) if budget is not None else None
     loaded = load(file)
     engine: Engine = find("engines", loaded.spec.target.engine)
     probe = engine.probe(loaded.spec.target.launcher)
@@ -57,9 +59,16 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
         probe=probe,
         paths=paths,
         fingerprint=fingerprint(loaded.spec, loaded.prompts_sha256, probe),
-        budget_s=parse_duration(budget) if budget else loaded.spec.search.budget_s,
+        budget_s=loaded.spec.search.budget_s if budget_s is None else budget_s,
         storage=storage or f"sqlite:///{paths.database}",
     )
+
+
+def _seconds(budget: str) -> float:
+    try:
+        return parse_duration(budget)
+    except ValueError as error:
+        raise UserError(f"--budget: {error}") from error
 
 
 def serve_order(ready: Prepared, launch: Launch, config_file: Path) -> ServeOrder:

@@ -13,7 +13,7 @@ from autotune.core.trial import Cause
 from autotune.errors import LaunchError
 
 TAIL_LINES = 15
-FIRST_BYTES = 4_000_000
+HALF_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,11 @@ SIGNS = (
 
 
 def read(log: Path) -> str:
-    """The log as text, torn bytes replaced; a very long one from its beginning."""
+    """The log as text, torn bytes replaced; of a very long one its beginning and its end."""
     with log.open("rb") as file:
-        return file.read(FIRST_BYTES).decode("utf-8", errors="replace")
+        head = file.read(HALF_BYTES)
+        file.seek(max(log.stat().st_size - HALF_BYTES, len(head)))
+        return (head + file.read()).decode("utf-8", errors="replace")
 
 
 def diagnose(text: str, *, starting: bool, status: str) -> LaunchError:
@@ -84,6 +86,11 @@ def diagnose(text: str, *, starting: bool, status: str) -> LaunchError:
     cause = Cause.CRASHED_START if starting else Cause.CRASHED_RUNTIME
     detail = f"the engine ended ({status}); {_first_error(text)}"
     return LaunchError(cause, detail, "read the engine's log, in the launch folder")
+
+
+def engine_died(text: str) -> bool:
+    """Whether the log tells the end of the engine behind a server that still answers."""
+    return "EngineDeadError" in text
 
 
 def _phase(cause: Cause, starting: bool) -> Cause:  # noqa: FBT001 - private, one caller

@@ -31,6 +31,7 @@ LIVE_MODULE = "autotune_live_k"
 READY_POLL_S = 0.25
 DRAIN_S = 60.0
 COMPLETION_S = 120.0
+DYING_S = 10.0
 MEMORY_SETTLE_S = 30.0
 MEMORY_SLACK = 0.03  # of what was free before; page cache and the like move that much by themselves
 
@@ -87,10 +88,24 @@ class VllmServer:
 
     def check_alive(self) -> None:
         """Raise the observed cause when the engine has ended."""
-        status = self.child.exit_status
-        if status is not None:
-            text = _logs.read(self.child.log)
-            raise _logs.diagnose(text, starting=False, status=_status(status))
+        if self.child.exit_status is None:
+            try:
+                get(self.base_url + "/health")
+            except HttpGoneError as error:
+                self._wait_dead(error)
+            else:
+                return
+        raise _ended(self.child, starting=False)
+
+    def _wait_dead(self, error: HttpGoneError) -> None:
+        # vLLM's HTTP server outlives its engine, for a moment or for good, and refuses everything.
+        deadline = time.monotonic() + DYING_S
+        while self.child.exit_status is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self.child.exit_status is None and not _logs.engine_died(_logs.read(self.child.log)):
+            raise LaunchError(
+                Cause.ENGINE_STALLED, f"/health: {error}", "read the engine's log"
+            ) from error
 
     def _get(self, path: str) -> str:
         try:
@@ -150,7 +165,12 @@ class VllmEngine:
         log = order.folder / "engine.log"
         _note(order.folder / "launch.argv.json", {"argv": list(argv), "env": _ours(env)})
         started = time.monotonic()
-        with process.running(argv, env=env, log=log) as child:
+        with contextlib.ExitStack() as stack:
+            try:
+                child = stack.enter_context(process.running(argv, env=env, log=log))
+            except OSError as error:  # no such program, no right to run it
+                remedy = "see `target.launcher`, the program that starts the engine"
+                raise LaunchError(Cause.LAUNCHER_BROKEN, str(error), remedy) from error
             _note(
                 order.folder / "process.json",
                 {"pid": child.pid, "created": process.created(child.pid)},
@@ -164,9 +184,13 @@ class VllmEngine:
         self, child: process.Child, url: str, order: ServeOrder, boot_s: float
     ) -> VllmServer:
         text = _logs.read(child.log)
-        samples = _metrics.scrape(get(url + "/metrics"))
+        try:
+            samples = _metrics.scrape(get(url + "/metrics"))
+            version = _logs.version(text) or str(json.loads(get(url + "/version"))["version"])
+        except HttpGoneError as error:
+            raise _ended(child, starting=True) from error
         facts = EngineFacts(
-            version=_logs.version(text) or str(json.loads(get(url + "/version"))["version"]),
+            version=version,
             device=device_name() if self.real else "simulated",
             kv_cache_tokens=_metrics.kv_cache_tokens(samples),
             boot_s=boot_s,
@@ -201,10 +225,8 @@ def cpu_preload(prefix: Path | None) -> list[str]:
 def _wait_ready(child: process.Child, url: str, order: ServeOrder, started: float) -> None:
     deadline = started + order.start_timeout_s
     while True:
-        status = child.exit_status
-        if status is not None:
-            text = _logs.read(child.log)
-            raise _logs.diagnose(text, starting=True, status=_status(status))
+        if child.exit_status is not None:
+            raise _ended(child, starting=True)
         if time.monotonic() > deadline:
             raise LaunchError(
                 Cause.START_TIMEOUT,
@@ -219,8 +241,7 @@ def _wait_ready(child: process.Child, url: str, order: ServeOrder, started: floa
     problem = complete(url, order.model, timeout_s=left)
     if problem:
         if child.exit_status is not None:
-            text = _logs.read(child.log)
-            raise _logs.diagnose(text, starting=True, status=_status(child.exit_status))
+            raise _ended(child, starting=True)
         raise LaunchError(
             Cause.ENGINE_STALLED,
             f"healthy, but the first completion failed: {problem}",
@@ -239,8 +260,13 @@ def _steps_file(folder: Path) -> Path:
     return folder / "live_k_steps.txt"
 
 
-def _status(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"
+def _ended(child: process.Child, *, starting: bool) -> LaunchError:
+    text, code = _logs.read(child.log), child.exit_status
+    if code is None:
+        status = "its HTTP server still answers"
+    else:
+        status = f"signal {-code}" if code < 0 else f"exit status {code}"
+    return _logs.diagnose(text, starting=starting, status=status)
 
 
 def _ours(env: Mapping[str, str]) -> dict[str, str]:
