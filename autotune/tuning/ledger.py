@@ -6,6 +6,8 @@ with the cause), the whole record rides along as a user attribute; the objective
 is never changed silently.
 """
 
+import math
+import re
 import warnings
 from collections.abc import Sequence
 
@@ -27,6 +29,7 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 RECORD, RECORD_ID = "record", "record_id"
 OBJECTIVE = "objective"
 CHOICES = "candidates"
+SQLITE_PATIENCE_S = 120
 
 
 class Ledger:
@@ -34,26 +37,28 @@ class Ledger:
 
     def __init__(self, storage: str, spec: StudySpec) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.storage = storage
+        self._storage = _open_storage(storage)
         self._spec = spec
         self._study = self._open()
-        self._told = {t.user_attrs[RECORD_ID] for t in self._study.get_trials(deepcopy=False)}
+        self._told = {t.user_attrs[RECORD_ID] for t in self._trials()}
 
     def records(self) -> list[Record]:
         """Everything told so far, in order."""
-        trials = self._study.get_trials(deepcopy=False)
-        return [_RECORD.validate_json(trial.user_attrs[RECORD]) for trial in trials]
+        return [_RECORD.validate_json(trial.user_attrs[RECORD]) for trial in self._trials()]
 
     def tell(self, record: Record, speedup: float | None) -> None:
         """Add a record; `speedup` is the trial's value, None when it has none (a failure)."""
         key = record_id(record)
         if key in self._told:
             return
-        failed = isinstance(record.outcome, Failure) or speedup is None
-        state = optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE
+        if isinstance(record.outcome, Failure) or speedup is None or not math.isfinite(speedup):
+            # Optuna takes infinity for the best value there is, and refuses NaN.
+            state, value = optuna.trial.TrialState.FAIL, None
+        else:
+            state, value = optuna.trial.TrialState.COMPLETE, speedup
         trial = optuna.trial.create_trial(
             state=state,
-            value=None if failed else speedup,
+            value=value,
             params=self._params(record),
             distributions=self._distributions(),
             user_attrs=_attributes(record),
@@ -66,14 +71,21 @@ class Ledger:
         """The name under which Optuna and its dashboard know the study."""
         return self._study.study_name
 
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        """The trials that are records; whoever else adds some to the study is not our concern."""
+        return [t for t in self._study.get_trials(deepcopy=False) if RECORD in t.user_attrs]
+
     def _open(self) -> optuna.Study:
-        names = sorted(
-            (n for n in optuna.get_all_study_names(self.storage) if _base(n) == self._spec.name),
-            key=_generation,
-        )
+        known_names = optuna.get_all_study_names(self._storage)
+        names = sorted((n for n in known_names if _is_of(self._spec.name, n)), key=_generation)
+        if names and self._cut_short(names[0]):
+            optuna.delete_study(study_name=names.pop(0), storage=self._storage)
         if not names:
             return self._create(self._spec.name, self._choices([]))
-        study = optuna.load_study(study_name=names[-1], storage=self.storage)
+        for name in names[1:]:
+            # The copy into this one was cut short: the older one is deleted when it is whole.
+            optuna.delete_study(study_name=name, storage=self._storage)
+        study = optuna.load_study(study_name=names[0], storage=self._storage)
         stored = study.user_attrs.get(OBJECTIVE)
         if stored != self._spec.objective.metric:
             raise UserError(
@@ -84,11 +96,18 @@ class Ledger:
         wanted = self._choices(known)
         return study if wanted == known else self._extend(study, wanted)
 
+    def _cut_short(self, name: str) -> bool:
+        """Whether a study was killed while it was made: the choices are what is written last."""
+        study = optuna.load_study(study_name=name, storage=self._storage)
+        return CHOICES not in study.user_attrs and not study.get_trials(deepcopy=False)
+
     def _extend(self, old: optuna.Study, choices: Sequence[str]) -> optuna.Study:
         """Copy a study to its next generation: Optuna fixes the choices of a parameter for ever."""
         name = f"{self._spec.name}~{_generation(old.study_name) + 1}"
         study = self._create(name, choices)
         for trial in old.get_trials(deepcopy=False):
+            if RECORD not in trial.user_attrs:
+                continue
             study.add_trial(
                 optuna.trial.create_trial(
                     state=trial.state,
@@ -98,16 +117,16 @@ class Ledger:
                     user_attrs=trial.user_attrs,
                 )
             )
-        optuna.delete_study(study_name=old.study_name, storage=self.storage)
+        optuna.delete_study(study_name=old.study_name, storage=self._storage)
         return study
 
     def _create(self, name: str, choices: Sequence[str]) -> optuna.Study:
-        study = optuna.create_study(study_name=name, storage=self.storage, direction="maximize")
+        study = optuna.create_study(study_name=name, storage=self._storage, direction="maximize")
         study.set_user_attr(OBJECTIVE, self._spec.objective.metric)
-        study.set_user_attr(CHOICES, list(choices))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study.set_metric_names(["speedup"])
+        study.set_user_attr(CHOICES, list(choices))
         return study
 
     def _choices(self, known: Sequence[str]) -> list[str]:
@@ -156,8 +175,14 @@ def _attributes(record: Record) -> dict[str, object]:
     return attributes
 
 
-def _base(study_name: str) -> str:
-    return study_name.partition("~")[0]
+def _open_storage(url: str) -> optuna.storages.RDBStorage:
+    # A dashboard or a slow disk may hold SQLite's lock for longer than Optuna would wait (5 s).
+    options = {"connect_args": {"timeout": SQLITE_PATIENCE_S}} if url.startswith("sqlite") else {}
+    return optuna.storages.RDBStorage(url, engine_kwargs=options)
+
+
+def _is_of(name: str, study_name: str) -> bool:
+    return re.fullmatch(re.escape(name) + r"(~\d+)?", study_name) is not None
 
 
 def _generation(study_name: str) -> int:

@@ -1,0 +1,213 @@
+"""The Optuna study as the ledger: told once, kept for good, whatever happens around it."""
+
+import math
+import sqlite3
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+
+from autotune.core.study import JSON, Candidate, Objective
+from autotune.core.trial import Cause, Failure, Record, Stage
+from autotune.errors import UserError
+from autotune.tuning.ledger import OBJECTIVE, Ledger, record_id
+from tests.builders import make_candidates, make_facts, make_failure, make_record, make_spec
+from tests.builders_study import make_study_records
+
+SPEC = make_spec()
+GROWN = make_spec(candidates=(*make_candidates(), Candidate(name="suffix", method="suffix")))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """SQLite on disk, as by default."""
+    return f"sqlite:///{tmp_path}/study.db"
+
+
+def trials_of(url: str, name: str = SPEC.name) -> list[optuna.trial.FrozenTrial]:
+    """The study as Optuna and its dashboard see it."""
+    return optuna.load_study(study_name=name, storage=url).get_trials()
+
+
+def filled(url: str) -> Ledger:
+    """A ledger with a whole study in it."""
+    ledger = Ledger(url, SPEC)
+    for record in make_study_records():
+        ledger.tell(record, None if isinstance(record.outcome, Failure) else 1.25)
+    return ledger
+
+
+def test_records_come_back_exactly(url: str) -> None:
+    """What was told is read back equal and in order, also after reopening."""
+    told = make_study_records()
+    ledger = filled(url)
+    assert ledger.records() == told
+    assert Ledger(url, SPEC).records() == told
+
+
+def test_told_twice_changes_nothing(url: str) -> None:
+    """Telling all records again, in the same process or a later one, adds nothing."""
+    ledger = filled(url)
+    count = len(trials_of(url))
+    for again in (ledger, Ledger(url, SPEC)):
+        for record in make_study_records():
+            again.tell(record, 7.0)
+        assert len(trials_of(url)) == count
+        assert all(t.value in (None, 1.25) for t in trials_of(url))
+
+
+def test_values_and_failures_are_optunas_own(url: str) -> None:
+    """A measurement is COMPLETE with its speedup, a failure FAIL with its cause, and no value."""
+    ledger = Ledger(url, SPEC)
+    measured = make_record("eagle", 2, launch_id="001", why="the curve of eagle")
+    failed = make_record("eagle", 5, outcome=make_failure(Cause.ENGINE_STALLED), launch_id="002")
+    ledger.tell(measured, 1.31)
+    ledger.tell(failed, None)
+    good, bad = trials_of(url)
+    assert (good.state, good.value) == (TrialState.COMPLETE, 1.31)
+    assert good.params == {
+        "candidate": "eagle",
+        "num_speculative_tokens": 2,
+        "gpu_memory_utilization": 0.4,
+        "stage": "screen",
+    }
+    assert good.user_attrs["why"] == "the curve of eagle"
+    assert good.user_attrs["acceptance_length"] == pytest.approx(2.18, abs=0.01)
+    assert (bad.state, bad.values) == (TrialState.FAIL, None)
+    assert bad.user_attrs["cause"] == "engine_stalled"
+    assert "Available memory" in bad.user_attrs["detail"]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, None])
+def test_what_is_no_number_is_no_value(url: str, value: float | None) -> None:
+    """Optuna would take infinity for the best of all; here it is a trial without a value."""
+    ledger = Ledger(url, SPEC)
+    ledger.tell(make_record("eagle", 2), value)
+    ledger.tell(make_record("eagle", 3), 1.1)
+    assert [t.state for t in trials_of(url)] == [TrialState.FAIL, TrialState.COMPLETE]
+    assert ledger.records() == [make_record("eagle", 2), make_record("eagle", 3)]
+    assert optuna.load_study(study_name=SPEC.name, storage=url).best_value == 1.1
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.fixture(scope="module")
+def one_ledger() -> Ledger:
+    """One ledger for many examples."""
+    return Ledger("sqlite:///:memory:", SPEC)
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.generate])
+@given(detail=st.text(), why=st.text(), resolved=st.dictionaries(st.text(), values, max_size=3))
+def test_any_text_round_trips(
+    one_ledger: Ledger, detail: str, why: str, resolved: dict[str, JSON]
+) -> None:
+    """Whatever an engine says of itself or prints, in any script, comes back letter by letter."""
+    number = len(one_ledger.records())
+    failure = Failure(cause=Cause.CRASHED_START, detail=detail, remedy=why)
+    failed = make_record("ngram", 1, outcome=failure, launch_id=f"{number}", why=why)
+    measured = make_record("ngram", 2, launch_id=f"{number}", why=detail)
+    measured = replace(measured, facts=replace(make_facts(), resolved=resolved))
+    for record in (failed, measured):
+        one_ledger.tell(record, None)
+    assert one_ledger.records()[-2:] == [failed, measured]
+
+
+def test_a_new_candidate_extends_the_choices(url: str) -> None:
+    """Optuna fixes the choices of a study; the ledger grows them and keeps every record."""
+    told = filled(url).records()
+    values_before = [t.value for t in trials_of(url)]
+    grown = Ledger(url, GROWN)
+    assert grown.records() == told
+    grown.tell(make_record("suffix", 1, launch_id="100"), 1.5)
+    assert len(grown.records()) == len(told) + 1
+    assert [t.value for t in trials_of(url, grown.study_name)] == [*values_before, 1.5]
+    assert optuna.get_all_study_names(url) == [grown.study_name]
+    # And again, told or taken away: nothing is lost.
+    assert Ledger(url, GROWN).records() == grown.records()
+    assert Ledger(url, SPEC).records() == grown.records()
+
+
+def test_killed_while_extending_loses_nothing(url: str) -> None:
+    """A copy that was cut short is thrown away; the study it came from is still whole."""
+    told = filled(url).records()
+    optuna.create_study(study_name=f"{SPEC.name}~2", storage=url, direction="maximize")
+    assert Ledger(url, SPEC).records() == told
+    assert Ledger(url, GROWN).records() == told
+    assert optuna.get_all_study_names(url) == [f"{SPEC.name}~2"]
+
+
+def test_killed_while_creating(url: str) -> None:
+    """A study without its particulars and without trials is made anew."""
+    optuna.create_study(study_name=SPEC.name, storage=url)
+    ledger = Ledger(url, SPEC)
+    ledger.tell(make_record("eagle", 2), 1.2)
+    study = optuna.load_study(study_name=SPEC.name, storage=url)
+    assert study.direction is optuna.study.StudyDirection.MAXIMIZE
+    assert study.best_value == 1.2
+
+
+def test_another_objective_is_refused(url: str) -> None:
+    """Values of one objective are not mixed with those of another: the user is told."""
+    filled(url)
+    other = make_spec(objective=Objective(metric="goodput"))
+    with pytest.raises(UserError, match=r"'output_throughput'.*'goodput'.*rename the study"):
+        Ledger(url, other)
+    assert len(Ledger(url, SPEC).records()) == len(make_study_records())
+
+
+def test_studies_share_a_storage(url: str) -> None:
+    """Another study, even one whose name begins alike, is another study."""
+    filled(url)
+    optuna.create_study(study_name="demo~draft", storage=url)
+    other = Ledger(url, make_spec(name="demo-2"))
+    assert other.records() == []
+    assert len(Ledger(url, SPEC).records()) == len(make_study_records())
+    assert "demo~draft" in optuna.get_all_study_names(url)
+
+
+def test_trials_of_others_are_left_alone(url: str) -> None:
+    """A trial that a dashboard or a script put into the study is no record and no obstacle."""
+    filled(url)
+    study = optuna.load_study(study_name=SPEC.name, storage=url)
+    study.enqueue_trial({"candidate": "eagle"})
+    study.ask()
+    assert Ledger(url, SPEC).records() == make_study_records()
+    assert study.user_attrs[OBJECTIVE] == "output_throughput"
+
+
+def test_a_lock_held_elsewhere_is_waited_for(url: str, tmp_path: Path) -> None:
+    """A dashboard that holds SQLite's lock for a while delays a record, it does not lose it."""
+    ledger = Ledger(url, SPEC)
+    other = sqlite3.connect(tmp_path / "study.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(0.5, other.rollback)
+    release.start()
+    started = time.monotonic()
+    ledger.tell(make_record("eagle", 2), 1.2)
+    assert time.monotonic() - started > 0.4
+    release.join()
+    other.close()
+    assert Ledger(url, SPEC).records() == [make_record("eagle", 2)]
+    with ledger._storage.engine.connect() as connection:
+        # Optuna's own patience, five seconds, is less than a dashboard may take.
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 120_000
+
+
+def test_a_record_is_its_launch_and_k() -> None:
+    """Two K of a launch, or one K of two launches, are different records."""
+    records: list[Record] = make_study_records()
+    assert len({record_id(r) for r in records}) == len(records)
+    assert record_id(make_record("eagle", 2, Stage.SCREEN, launch_id="002")) == "002:2"
