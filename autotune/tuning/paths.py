@@ -1,5 +1,6 @@
 """Every file name of a study, in one place."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +38,11 @@ class StudyPaths:
         """reports/<name>."""
         return self.root / "reports" / self.name
 
-    def next_launch(self) -> Path:
-        """Make the folder of the next launch."""
+    def next_launch(self, known: Iterable[str] = ()) -> Path:
+        """Make the folder of the next launch; `known` are launches whose folder may be gone."""
         self.launches.mkdir(parents=True, exist_ok=True)
-        numbers = [int(p.name) for p in self.launches.iterdir() if p.name.isdigit()]
+        names = (*(p.name for p in self.launches.iterdir()), *known)
+        numbers = [int(name) for name in names if name.isdigit()]
         folder = self.launches / f"{max(numbers, default=0) + 1:03d}"
         folder.mkdir()
         return folder

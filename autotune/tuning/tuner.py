@@ -30,12 +30,13 @@ def tune(
     """Launch what the plan asks for until it asks for nothing more; drain it to the end."""
     started = time.monotonic()
     while True:
-        records = usable(ledger.records(), rig.fingerprint)
+        stored = ledger.records()
+        records = usable(stored, rig.fingerprint)
         left = None if budget_s is None else budget_s - (time.monotonic() - started)
         launch = next_launch(rig.spec, records, left)
         if launch is None:
             return
-        folder = rig.paths.next_launch()
+        folder = rig.paths.next_launch(r.launch_id for r in stored)
         new = list(run_launch(launch, rig, write_config(launch, folder), folder))
         for record in new:
             ledger.tell(record, value_of(rig.spec, [*records, *new], record))
@@ -46,9 +47,7 @@ def tune(
 def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
     """Tell the ledger what interrupted launches had measured; gives those records."""
     found = []
-    if not paths.launches.exists():
-        return []
-    for folder in sorted(paths.launches.iterdir()):
+    for folder in sorted(paths.launches.glob("*/")):
         for record in salvage(folder):
             ledger.tell(record, value_of(spec, [*ledger.records(), record], record))
             found.append(record)
