@@ -5,6 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEMO := studies/smollm2-135m
 ARGS ?=
+# `autotune run` tells its verdict by its exit code; 3 (do not speculate) and 4 (tie) are answers, too.
+FINISHED := { code=$$?; [ $$code -eq 3 ] || [ $$code -eq 4 ] || exit $$code; }
 
 $(READY): pyproject.toml .ci/setup .ci/constraints.txt
 	@.ci/setup
@@ -15,7 +17,7 @@ help: ## Show this help.
 
 .PHONY: run
 run: models ## Set up on first use, then tune the demo: autotune run candidates.yaml.
-	@$(BIN)/autotune run candidates.yaml $(ARGS)
+	@$(BIN)/autotune run candidates.yaml $(ARGS) || $(FINISHED)
 
 .PHONY: test
 test: models check live ## Set up on first use, then everything: checks, tests, one short real vLLM run.
@@ -43,6 +45,14 @@ live: models ## The tests on a real vLLM (CPU or GPU).
 format: $(READY) ## Format and fix what can be fixed.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.PHONY: record
+record: models ## Run the demo from nothing and keep its results in studies/smollm2-135m/results.
+	@-$(BIN)/autotune clean smollm2-135m --yes
+	@set -o pipefail; $(BIN)/autotune run candidates.yaml | tee $(DEMO)/run.log || $(FINISHED)
+	@mkdir -p $(DEMO)/results/passes
+	@cp reports/smollm2-135m/* $(DEMO)/results/ && mv $(DEMO)/run.log $(DEMO)/results/
+	@for n in $(DEMO)/launches/*/; do cp $$n/passes.jsonl $(DEMO)/results/passes/$$(basename $$n).jsonl; done
 
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.

@@ -52,7 +52,7 @@ def _study(ready: Prepared, file: Path) -> int:
     saved.save(ready.saved, paths)
     _end_orphans(paths)
     ledger = Ledger(ready.storage, spec)
-    trackers = _trackers(ready)
+    trackers = _trackers(ready, ledger.uid)
     for record in recover(paths, ledger, spec):
         _track(trackers, record, paths)
     records = usable(ledger.records(), ready.fingerprint)
@@ -117,7 +117,7 @@ def config_writer(ready: Prepared) -> Callable[[Launch, Path], Path]:
     return write
 
 
-def _trackers(ready: Prepared) -> list[Tracker]:
+def _trackers(ready: Prepared, uid: str) -> list[Tracker]:
     tracking = ready.loaded.tracking
     if tracking is None:
         return []
@@ -125,7 +125,7 @@ def _trackers(ready: Prepared) -> list[Tracker]:
     from autotune.trackers.mlflow import MlflowTracker  # noqa: PLC0415
 
     spec = ready.loaded.spec
-    study_id = f"{spec.name}-{ready.fingerprint}"
+    study_id = f"{spec.name}-{uid}-{ready.fingerprint}"
     return [MlflowTracker(tracking.uri, tracking.experiment, spec, study_id)]
 
 

@@ -7,6 +7,7 @@ is never changed silently.
 """
 
 import math
+import uuid
 import re
 import warnings
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 RECORD, RECORD_ID = "record", "record_id"
 OBJECTIVE = "objective"
 CHOICES = "candidates"
+UID = "uid"
 SQLITE_PATIENCE_S = 120
 
 
@@ -67,6 +69,12 @@ class Ledger:
         self._told.add(key)
 
     @property
+    def uid(self) -> str:
+        """Tells this study from an earlier one of the same name that was deleted."""
+        uid: str = self._study.user_attrs[UID]
+        return uid
+
+    @property
     def study_name(self) -> str:
         """The name under which Optuna and its dashboard know the study."""
         return self._study.study_name
@@ -81,7 +89,7 @@ class Ledger:
         if names and self._cut_short(names[0]):
             optuna.delete_study(study_name=names.pop(0), storage=self._storage)
         if not names:
-            return self._create(self._spec.name, self._choices([]))
+            return self._create(self._spec.name, self._choices([]), uuid.uuid4().hex[:8])
         for name in names[1:]:
             # The copy into this one was cut short: the older one is deleted when it is whole.
             optuna.delete_study(study_name=name, storage=self._storage)
@@ -104,7 +112,7 @@ class Ledger:
     def _extend(self, old: optuna.Study, choices: Sequence[str]) -> optuna.Study:
         """Copy a study to its next generation: Optuna fixes the choices of a parameter for ever."""
         name = f"{self._spec.name}~{_generation(old.study_name) + 1}"
-        study = self._create(name, choices)
+        study = self._create(name, choices, old.user_attrs[UID])
         for trial in old.get_trials(deepcopy=False):
             if RECORD not in trial.user_attrs:
                 continue
@@ -120,9 +128,10 @@ class Ledger:
         optuna.delete_study(study_name=old.study_name, storage=self._storage)
         return study
 
-    def _create(self, name: str, choices: Sequence[str]) -> optuna.Study:
+    def _create(self, name: str, choices: Sequence[str], uid: str) -> optuna.Study:
         study = optuna.create_study(study_name=name, storage=self._storage, direction="maximize")
         study.set_user_attr(OBJECTIVE, self._spec.objective.metric)
+        study.set_user_attr(UID, uid)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study.set_metric_names(["speedup"])
