@@ -1,6 +1,5 @@
 """The loop, whole: a study over a fake engine, killed anywhere, ends where it would have."""
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,12 +55,6 @@ def interrupt_at(number: int) -> Callable[[Call], None]:
 def starts(world: World) -> list[str]:
     """The launches of a world, in order."""
     return [entry for entry in world.log if entry.startswith("start")]
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pulls the plug here: a kill leaves the page cache, which is all these tests need."""
-    monkeypatch.setattr(os, "fsync", int)
 
 
 @pytest.fixture(scope="module")
