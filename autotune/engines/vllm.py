@@ -201,7 +201,7 @@ class VllmEngine:
         return VllmServer(child, url, order.model, facts, steps, [steps.stat().st_size])
 
     def _environment(self, order: ServeOrder) -> dict[str, str]:
-        env = dict(os.environ) | {"VLLM_NO_USAGE_STATS": "1"}
+        env = dict(os.environ) | {"VLLM_NO_USAGE_STATS": "1"} | dict(order.env)
         if self.real and device_name().startswith("cpu"):
             preload = cpu_preload(Path(sys.prefix) if not order.launcher else None)
             env["LD_PRELOAD"] = ":".join(filter(None, [*preload, env.get("LD_PRELOAD", "")]))
@@ -212,7 +212,7 @@ class VllmEngine:
             paths = [str(folder), env.get("PYTHONPATH", "")]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
             env[live_k.STEPS_FILE] = str(_steps_file(order.folder))
-        return env | dict(order.env)
+        return env
 
 
 def cpu_preload(prefix: Path | None) -> list[str]:
