@@ -13,12 +13,8 @@ from dataclasses import dataclass, replace
 
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
-from autotune.core.trial import BASELINE, Cause, Failure, Launch, Measurement, Record, Stage
+from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Launch, Measurement, Record, Stage
 
-TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
-"""Causes that say nothing about the configuration; tried once more."""
-
-TRIES = 2
 CONFIRM_WEIGHT = 1.5
 FIRST_BOOT_S = 60.0
 WARM_UP_S = 10.0
@@ -51,7 +47,7 @@ def baseline_failed(records: Sequence[Record]) -> Failure | None:
     if any(r.measurement and not r.measurement.cut_short for r in mine):
         return None
     failed = [r.outcome for r in mine if isinstance(r.outcome, Failure)]
-    over = len(failed) >= TRIES or any(not _transient(f) for f in failed)
+    over = len(failed) >= TRIES or any(not f.transient for f in failed)
     return failed[-1] if over else None
 
 
@@ -196,7 +192,7 @@ def _given_up(
         if not (r.measurement and (r.measurement.cut_short or _ample(spec, stage, r.measurement)))
         and not _not_in_force(r)
     ]
-    return len(vain) >= TRIES or any(isinstance(o, Failure) and not _transient(o) for o in vain)
+    return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
 
 
 def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[Record]:
@@ -209,10 +205,6 @@ def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[
 def _not_in_force(record: Record) -> bool:
     outcome = record.outcome
     return isinstance(outcome, Failure) and outcome.cause is Cause.LIVE_K_NOT_IN_FORCE
-
-
-def _transient(failure: Failure) -> bool:
-    return failure.cause in TRANSIENT
 
 
 def _weight(spec: StudySpec, launch: Launch) -> float:

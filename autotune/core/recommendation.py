@@ -4,6 +4,7 @@ Rules: `speculate` needs an interval above 1 + min_gain; ties between candidates
 one; the numbers of the answer come from the confirmation, if there is one, and say so if not.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +21,7 @@ from autotune.core.speedup import (
 )
 from autotune.core.statistics import Interval, LaunchEffect
 from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, Failure, Latencies, Record, Stage
+from autotune.core.trial import BASELINE, TRIES, Failure, Latencies, Record, Stage
 
 
 class Verdict(StrEnum):
@@ -93,10 +94,18 @@ def of_stage(records: Sequence[Record], *, confirm: bool) -> list[Record]:
 
 
 def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
-    """Every candidate at its overall knee, the best first; close ones ordered by simplicity."""
+    """Every candidate at its overall knee, the best first; close ones ordered by simplicity.
+
+    Who failed when it was launched as it would be deployed is out.
+    """
     effect = effect_of(records, spec.workload.levels)
     found = curves(spec, of_stage(records, confirm=False), effect)
-    overall = [c for c in found if c.concurrency is None]
+    failed = _failed_cold(records)
+    overall = [
+        c
+        for c in found
+        if c.concurrency is None and (c.candidate, c.knee.num_speculative_tokens) not in failed
+    ]
     if not overall:
         return []
     ranked = sorted(overall, key=lambda c: -_knee_point(c).speedup.mean)
@@ -118,6 +127,19 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     ]
 
 
+def _failed_cold(records: Sequence[Record]) -> dict[tuple[str, int], Failure]:
+    """The last failure of each point that failed cold, once for good or `TRIES` times."""
+    failures: dict[tuple[str, int], list[Failure]] = defaultdict(list)
+    for r in of_stage(records, confirm=True):
+        if isinstance(r.outcome, Failure):
+            failures[r.trial.candidate, r.trial.num_speculative_tokens].append(r.outcome)
+    return {
+        key: found[-1]
+        for key, found in failures.items()
+        if len(found) >= TRIES or any(not f.transient for f in found)
+    }
+
+
 def hopeless(spec: StudySpec, finalist: Finalist) -> bool:
     """Whether even the upper end of the best candidate's interval promises no gain."""
     return finalist.speedup.high <= 1 + spec.objective.min_gain
@@ -135,6 +157,10 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     point = confirmed or _overall_point(search, finalist)
     basis = Basis.CONFIRMED if confirmed else (Basis.SEARCH if point else Basis.NOTHING)
     verdict, why = judge(spec, point.speedup if point else None)
+    if point is None and any(c.concurrency is None for c in search):
+        why = "no candidate could be launched as it would be deployed"
+    elif point is None and search:
+        why = "no K could be measured at every level and keeps every constraint"
     used = confirm_records if confirmed else of_stage(records, confirm=False)
     return Recommendation(
         verdict=verdict,
@@ -146,7 +172,14 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         confirmation=confirmation,
         effect=effect,
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
-        reasons=(why, *_remarks(spec, search, finalist, basis, confirmed)),
+        reasons=(
+            why,
+            *(
+                f"{name} at K = {k} failed when launched as it would be deployed: {failure.detail}"
+                for (name, k), failure in _failed_cold(records).items()
+            ),
+            *_remarks(spec, search, finalist, basis, confirmed),
+        ),
     )
 
 

@@ -178,6 +178,12 @@ class Cause(StrEnum):
     LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
 
 
+TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
+"""Causes that say nothing about the configuration; tried once more."""
+
+TRIES = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A trial that ended without a measurement, and what to do about it."""
@@ -186,6 +192,11 @@ class Failure:
     detail: str
     remedy: str = ""
     kind: Literal["failure"] = "failure"
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same launch may well succeed when it is made again."""
+        return self.cause in TRANSIENT
 
 
 Outcome = Measurement | Failure

@@ -7,8 +7,8 @@ is never changed silently.
 """
 
 import math
-import uuid
 import re
+import uuid
 import warnings
 from collections.abc import Sequence
 

@@ -280,11 +280,8 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
             return failure
         return Measurement(passes=mine, cut_short=True) if valid else None
     if not valid:
-        return Failure(
-            cause=Cause.LOAD_FAILED,
-            detail=f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}",
-            remedy="the passes are in the launch's folder; mend what made them invalid",
-        )
+        why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
+        return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy="mend what made it invalid")
     return Measurement(passes=mine)
 
 

@@ -193,12 +193,15 @@ def test_only_transient_failures_are_tried_again(cause: Cause, launches: int, st
     assert (baseline_failed(records) is not None) is (stage is Stage.BASELINE)
 
 
-def test_failure_of_a_later_round_ends_the_confirmation() -> None:
-    """A winner that crashes in the second round is not launched in it for ever."""
+def test_a_winner_that_fails_cold_makes_room_for_the_next() -> None:
+    """A crash in any round puts the candidate out; the next best is confirmed, if it has hope."""
     crash = make_record("eagle", 2, Stage.CONFIRM, repeat=1, outcome=make_failure())
     kept = [r for r in make_study_records() if r.trial.repeat == 0]
-    baseline = make_record(stage=Stage.CONFIRM, repeat=1)
-    assert next_launch(make_spec(), [*kept, baseline, crash]) is None
+    records = [*kept, make_record(stage=Stage.CONFIRM, repeat=1), crash]
+    confirm = [step(x) for x in play(make_spec(), records)]
+    assert confirm == [("confirm", "draft-4l", (2,))] * 2
+    alone = make_spec(candidates=make_spec().candidates[:1])
+    assert next_launch(alone, records) is None
 
 
 def test_failed_baseline_ends_the_study() -> None:

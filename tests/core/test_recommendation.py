@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autotune.core.recommendation import Basis, Verdict, finalists, hopeless, judge, recommend
 from autotune.core.statistics import Interval
 from autotune.core.study import Candidate, Constraint, Objective, Search
-from autotune.core.trial import BASELINE, Record, Stage
+from autotune.core.trial import BASELINE, Cause, Record, Stage
 from tests.builders import BASE, GMU, make_candidates, make_failure, make_record, make_spec
 from tests.builders_study import make_confirmation, make_study_records
 
@@ -159,6 +159,30 @@ def test_confirmation_of_another_k_is_no_confirmation() -> None:
     assert recommend(SPEC, records).basis is Basis.SEARCH
 
 
+def test_who_fails_cold_is_out() -> None:
+    """A winner that cannot run as deployed is not recommended; the next best is."""
+    crash = make_record("eagle", 2, Stage.CONFIRM, outcome=make_failure())
+    search = gains({"eagle": {2: 1.4}, "draft-4l": {2: 1.3}})
+    result = recommend(SPEC, [*search, crash])
+    assert result.finalist
+    assert (result.finalist.candidate, result.basis) == ("draft-4l", Basis.SEARCH)
+    assert any(
+        reason.startswith("eagle at K = 2 failed when launched as it would be deployed: Avail")
+        for reason in result.reasons
+    )
+    alone = recommend(SPEC, [*gains({"eagle": {2: 1.4}}), crash])
+    assert (alone.verdict, alone.finalist) == (Verdict.INCONCLUSIVE, None)
+    assert alone.reasons[0] == "no candidate could be launched as it would be deployed"
+
+
+def test_a_port_taken_once_puts_nobody_out() -> None:
+    """A failure that says nothing about the configuration is tried again before it counts."""
+    busy = make_record("eagle", 2, Stage.CONFIRM, outcome=make_failure(Cause.PORT_TAKEN))
+    search = gains({"eagle": {2: 1.4}, "draft-4l": {2: 1.3}})
+    for times, best in ((1, "eagle"), (2, "draft-4l")):
+        assert finalists(SPEC, [*search, *[busy] * times])[0].candidate == best
+
+
 def test_more_launches_narrow_the_interval() -> None:
     """A second round of cold launches is worth its time."""
     search = make_study_records(confirmed=False)
@@ -184,6 +208,7 @@ def test_a_broken_constraint_is_a_reason() -> None:
     result = recommend(make_spec(objective=Objective(constraints=(bound,))), make_study_records())
     assert result.finalist is None
     assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.reasons[0] == "no K could be measured at every level and keeps every constraint"
     assert (
         "eagle: K = 2 at concurrency 4: p99_ttft_ms is 158.4, the constraint 100" in result.reasons
     )
