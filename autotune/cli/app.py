@@ -60,6 +60,9 @@ def run(
     storage: Annotated[
         str | None, typer.Option(help="Optuna storage URL; default studies/<name>/study.db.")
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try failed trials again; they are kept else.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print launches, argv and minutes; start nothing.")
     ] = False,
@@ -70,7 +73,7 @@ def run(
     if dry_run:
         running.plan(file, budget, argv=True)
         return
-    raise typer.Exit(running.run(file, budget, storage))
+    raise typer.Exit(running.run(file, budget, storage, retry_failed=retry_failed))
 
 
 @app.command()

@@ -14,27 +14,27 @@ from autotune.cli.progress import FIRST_PASS_S, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
-from autotune.core.trial import Launch, Record, Stage
+from autotune.core.trial import Failure, Launch, Record, Stage
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find
 from autotune.process import end_orphan
 from autotune.tuning import saved
-from autotune.tuning.ledger import Ledger
+from autotune.tuning.ledger import Ledger, read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig
-from autotune.tuning.tuner import recover, tune, usable
+from autotune.tuning.tuner import recover, to_retry, tune, usable
 
 console = Console(soft_wrap=True, highlight=False)
 
 
-def run(file: Path, budget: str | None, storage: str | None) -> int:
+def run(file: Path, budget: str | None, storage: str | None, *, retry_failed: bool) -> int:
     """The study, whole; gives the exit code."""
     ready = prepare(file, budget, storage)
     with held(ready.paths.lock):
         try:
-            return _study(ready, file)
+            return _study(ready, file, retry_failed=retry_failed)
         except KeyboardInterrupt:
             console.print(f"\ninterrupted; nothing is left running. {_go_on(file)}")
             return Exit.INTERRUPTED
@@ -47,7 +47,7 @@ def _go_on(file: Path) -> str:
     return f"All finished passes are kept: go on with `autotune run {file}`"
 
 
-def _study(ready: Prepared, file: Path) -> int:
+def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     spec, paths = ready.loaded.spec, ready.paths
     saved.save(ready.saved, paths)
     _end_orphans(paths)
@@ -55,9 +55,11 @@ def _study(ready: Prepared, file: Path) -> int:
     trackers = _trackers(ready, ledger.uid)
     for record in recover(paths, ledger, spec):
         _track(trackers, record, paths)
-    records = usable(ledger.records(), ready.fingerprint)
-    _greet(ready, records, others=len(ledger.records()) - len(records))
-    records = _measure(ready, ledger, trackers, records)
+    stored = ledger.records()
+    forgotten = to_retry(stored, everything=retry_failed)
+    records = usable(stored, ready.fingerprint, spec, forgotten)
+    _greet(ready, records, others=len(stored) - len(records) - len(forgotten))
+    records = _measure(ready, ledger, trackers, records, forgotten)
     failed = baseline_failed(records)
     if failed:
         told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
@@ -77,7 +79,11 @@ def _study(ready: Prepared, file: Path) -> int:
 
 
 def _measure(
-    ready: Prepared, ledger: Ledger, trackers: Sequence[Tracker], records: Sequence[Record]
+    ready: Prepared,
+    ledger: Ledger,
+    trackers: Sequence[Tracker],
+    records: Sequence[Record],
+    forgotten: frozenset[str],
 ) -> list[Record]:
     spec, seen = ready.loaded.spec, list(records)
     generator: LoadGenerator = find("loadgens", "closed_loop")
@@ -90,7 +96,8 @@ def _measure(
             fingerprint=ready.fingerprint,
             notify=view.on,
         )
-        for new in tune(rig, ledger, config_writer(ready), budget_s=ready.budget_s):
+        config, budget = config_writer(ready), ready.budget_s
+        for new in tune(rig, ledger, config, budget_s=budget, forgotten=forgotten):
             seen += new
             for record in new:
                 _track(trackers, record, ready.paths)
@@ -151,7 +158,10 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
     if ready.loaded.tracking:
         console.print(f"  MLflow: {ready.loaded.tracking.uri} (autotune ui)")
     if records:
-        console.print(f"  resumed: {len(records)} trials are measured already")
+        console.print(f"  resumed: {len(records)} trials are known already")
+    failures = sum(isinstance(r.outcome, Failure) for r in records)
+    if failures:
+        console.print(f"  {failures} of them failed; --retry-failed tries them again")
     if others:
         console.print(
             f"  [yellow]{others} stored trials are not used[/]: model, prompts, sampling, engine "
@@ -187,7 +197,9 @@ def plan(file: Path, budget: str | None, *, argv: bool) -> None:
 def _known(ready: Prepared) -> list[Record]:
     if not ready.paths.database.exists():
         return []
-    return usable(Ledger(ready.storage, ready.loaded.spec).records(), ready.fingerprint)
+    spec = ready.loaded.spec
+    stored = read_records(ready.storage, spec.name)
+    return usable(stored, ready.fingerprint, spec, to_retry(stored, everything=False))
 
 
 def _print_argv(ready: Prepared, launch: Launch) -> None:

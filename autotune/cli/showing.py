@@ -20,7 +20,7 @@ from autotune.core.trial import Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.ports import Exporter, find
 from autotune.tuning import saved
-from autotune.tuning.ledger import Ledger
+from autotune.tuning.ledger import read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.tuner import usable
@@ -102,7 +102,7 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
 def _open(name: str, root: Path | None) -> Opened:
     paths = _paths(name, root)
     study = saved.load(paths)
-    records = usable(Ledger(study.storage, study.spec).records(), study.fingerprint)
+    records = usable(read_records(study.storage, name), study.fingerprint, study.spec)
     if not records:
         raise UserError(f"study {name!r} has no measurement yet: autotune run {study.file}")
     return Opened(study=study, paths=paths, records=records)

@@ -88,15 +88,16 @@ def arms(records: Iterable[Record]) -> dict[tuple[str, int], Arm]:
 
 
 def effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffect:
-    """The launch effect from every group of equal launches in the records, all splits."""
-    groups: list[list[float]] = []
-    for split in ("search", "confirmation"):
-        for arm in arms(r for r in records if r.trial.stage.prompts == split).values():
-            groups += [_launch_means(arm, level.concurrency) for level in levels]
-    # The levels of one launch share its effect: they are one observation, not several.
-    effect = launch_effect(groups)
-    dof = max(effect.dof / max(len(levels), 1), min(effect.dof, 4.0))
-    return LaunchEffect(sd=effect.sd, dof=dof, launches=effect.launches)
+    """The launch effect from every group of equal launches in the records, all splits.
+
+    The levels of one launch share its effect: their mean is one observation, not several.
+    """
+    groups = [
+        _launch_means(arm, levels)
+        for split in ("search", "confirmation")
+        for arm in arms(r for r in records if r.trial.stage.prompts == split).values()
+    ]
+    return launch_effect(groups)
 
 
 def compare(arm: Arm, other: Arm, concurrency: int) -> Estimate | None:
@@ -278,9 +279,12 @@ def _mean_blocks(parts: Sequence[Blocks]) -> Blocks:
     return {block: sum(v) / len(v) for block, v in values.items()}
 
 
-def _launch_means(arm: Arm, concurrency: int) -> list[float]:
-    parts = [b for r in arm.records if (b := blocks_of(r, concurrency))]
-    if len(parts) < 2:  # noqa: PLR2004 - two launches are the least that can differ
-        return []
-    shared = set.intersection(*(set(p) for p in parts))
-    return [sum(p[b] for b in shared) / len(shared) for p in parts] if shared else []
+def _launch_means(arm: Arm, levels: Sequence[Level]) -> list[float]:
+    """Each launch's mean log throughput over the blocks and levels that all of them ran."""
+    per_level = []
+    for level in levels:
+        parts = [blocks_of(r, level.concurrency) for r in arm.records]
+        shared = set.intersection(*(set(p) for p in parts))
+        if shared:
+            per_level.append([sum(p[b] for b in shared) / len(shared) for p in parts])
+    return [sum(means) / len(means) for means in zip(*per_level, strict=True)]

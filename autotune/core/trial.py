@@ -64,6 +64,8 @@ class Launch:
         """The trial that this launch answers for one K."""
         return Trial(
             candidate=self.name,
+            method=self.candidate.method if self.candidate else None,
+            model=self.candidate.model if self.candidate else None,
             num_speculative_tokens=num_speculative_tokens,
             gpu_memory_utilization=self.gpu_memory_utilization,
             settings=self.candidate.settings if self.candidate else {},
@@ -78,6 +80,8 @@ class Trial:
     """One point of the space, at one stage of the study."""
 
     candidate: str
+    method: str | None = None
+    model: str | None = None
     num_speculative_tokens: int
     gpu_memory_utilization: float
     settings: Mapping[str, JSON] = field(default_factory=dict)

@@ -93,4 +93,4 @@ def _never_drafted(seen: Observed) -> str | None:
     return f"K = {k} was asked for, not one draft was counted over {seen.client_tokens} tokens"
 
 
-CHECKS = (_failed, _no_tokens, _tokens_differ, _prefix_cache, _never_drafted)
+CHECKS = (_failed, _no_tokens, _tokens_differ, _prefix_cache, _drafted_wrong, _never_drafted)

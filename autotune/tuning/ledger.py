@@ -20,6 +20,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from pydantic import TypeAdapter
+from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS
 from autotune.core.study import StudySpec
@@ -184,10 +185,29 @@ def _attributes(record: Record) -> dict[str, object]:
     return attributes
 
 
+def read_records(storage: str, name: str) -> list[Record]:
+    """The records of a study, read without changing anything; none if there is no such study."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    opened = _open_storage(storage)
+    names = sorted(
+        (n for n in optuna.get_all_study_names(opened) if _is_of(name, n)), key=_generation
+    )
+    if not names:
+        return []
+    trials = optuna.load_study(study_name=names[0], storage=opened).get_trials(deepcopy=False)
+    return [_RECORD.validate_json(t.user_attrs[RECORD]) for t in trials if RECORD in t.user_attrs]
+
+
 def _open_storage(url: str) -> optuna.storages.RDBStorage:
     # A dashboard or a slow disk may hold SQLite's lock for longer than Optuna would wait (5 s).
     options = {"connect_args": {"timeout": SQLITE_PATIENCE_S}} if url.startswith("sqlite") else {}
-    return optuna.storages.RDBStorage(url, engine_kwargs=options)
+    try:
+        return optuna.storages.RDBStorage(url, engine_kwargs=options)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise UserError(f"the Optuna storage {url!r} cannot be opened: {error}") from error
+    except RuntimeError as error:
+        # Optuna's own words: another schema version, and the command that upgrades it.
+        raise UserError(f"the Optuna storage {url!r} is of another version: {error}") from error
 
 
 def _is_of(name: str, study_name: str) -> bool:

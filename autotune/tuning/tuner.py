@@ -6,7 +6,7 @@ Rule: nothing is decided here; the plan decides from the records, and the record
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from autotune.core.plan import next_launch
 from autotune.core.recommendation import of_stage
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import StudySpec
-from autotune.core.trial import Launch, Record, Stage
+from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.tuning.journal import mark_told, salvage
-from autotune.tuning.ledger import Ledger
+from autotune.tuning.ledger import Ledger, record_id
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
 
@@ -25,13 +25,21 @@ WriteConfig = Callable[[Launch, Path], Path]
 
 
 def tune(
-    rig: Rig, ledger: Ledger, write_config: WriteConfig, *, budget_s: float | None
+    rig: Rig,
+    ledger: Ledger,
+    write_config: WriteConfig,
+    *,
+    budget_s: float | None,
+    forgotten: Collection[str] = (),
 ) -> Iterator[list[Record]]:
-    """Launch what the plan asks for until it asks for nothing more; drain it to the end."""
+    """Launch what the plan asks for until it asks for nothing more; drain it to the end.
+
+    `forgotten` are the ids of records that the plan must not see, such as failures to try again.
+    """
     started = time.monotonic()
     while True:
         stored = ledger.records()
-        records = usable(stored, rig.fingerprint)
+        records = usable(stored, rig.fingerprint, rig.spec, forgotten)
         left = None if budget_s is None else budget_s - (time.monotonic() - started)
         launch = next_launch(rig.spec, records, left)
         if launch is None:
@@ -55,9 +63,39 @@ def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
     return found
 
 
-def usable(records: Sequence[Record], fingerprint: str) -> list[Record]:
+def usable(
+    records: Sequence[Record], fingerprint: str, spec: StudySpec, forgotten: Collection[str] = ()
+) -> list[Record]:
     """The records that may be compared with what this study would measure now."""
-    return [r for r in records if r.fingerprint == fingerprint]
+    return [
+        r
+        for r in records
+        if r.fingerprint == fingerprint
+        and r.trial.gpu_memory_utilization == spec.search.gpu_memory_utilization[0]
+        and _same_candidate(spec, r.trial)
+        and record_id(r) not in forgotten
+    ]
+
+
+def to_retry(records: Sequence[Record], *, everything: bool) -> frozenset[str]:
+    """Failures that a new run tries again: those of the baseline, or all that are asked for.
+
+    Without its baseline a study is nothing, and whoever runs it again has mended something.
+    """
+    return frozenset(
+        record_id(r)
+        for r in records
+        if isinstance(r.outcome, Failure) and (everything or r.trial.stage is Stage.BASELINE)
+    )
+
+
+def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
+    """Whether the file still means the same by this name; a name that is gone does no harm."""
+    now = next((c for c in spec.candidates if c.name == trial.candidate), None)
+    if now is None:
+        return trial.candidate == BASELINE
+    same_draft = (now.method, now.model) == (trial.method, trial.model)
+    return same_draft and dict(now.settings) == dict(trial.settings)
 
 
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:

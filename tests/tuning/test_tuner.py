@@ -34,7 +34,7 @@ def go_on(world: World, root: Path, *, budget_s: float | None = None) -> Recomme
     recover(rig.paths, ledger, SPEC)
     for _ in tune(rig, ledger, write_config, budget_s=budget_s):
         pass
-    return recommend(SPEC, usable(ledger.records(), FINGERPRINT))
+    return recommend(SPEC, usable(ledger.records(), FINGERPRINT, SPEC))
 
 
 def stored(root: Path) -> list[Record]:
@@ -247,7 +247,7 @@ def test_records_of_another_world_are_not_used(finished: Path) -> None:
         pass
     assert starts(world) == LAUNCHES
     assert stored(finished)[: len(before)] == before
-    assert len(usable(stored(finished), "changed")) == len(before)
+    assert len(usable(stored(finished), "changed", SPEC)) == len(before)
 
 
 def test_fingerprint_follows_what_counts() -> None:

@@ -1,0 +1,83 @@
+"""What of an earlier run still counts after the file, or the machine, has changed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.core.study import Candidate, Search, StudySpec
+from autotune.core.trial import Cause, Failure, Record, Stage
+from autotune.errors import UserError
+from autotune.tuning.ledger import Ledger, read_records, record_id
+from autotune.tuning.tuner import to_retry, usable
+from tests.builders import GMU, make_record, make_spec
+
+SPEC = make_spec(search=Search(gpu_memory_utilization=(GMU,)))
+FIRST = SPEC.candidates[0]
+
+
+def record(spec: StudySpec = SPEC) -> Record:
+    """A record of the first candidate as a study of this spec would make it."""
+    made = make_record(FIRST.name, 1)
+    now = spec.candidates[0]
+    trial = replace(made.trial, method=now.method, model=now.model, settings=now.settings)
+    return replace(made, trial=trial)
+
+
+def test_a_record_of_the_same_candidate_counts() -> None:
+    """Nothing changed, so nothing is measured again."""
+    assert usable([record()], record().fingerprint, SPEC) == [record()]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(FIRST, model="elsewhere/draft"),
+        replace(FIRST, settings={"draft_sample_method": "probabilistic"}),
+        replace(FIRST, method="eagle3", model="a/head"),
+    ],
+)
+def test_another_draft_under_the_same_name_is_measured_anew(changed: Candidate) -> None:
+    """A candidate is its method, model and settings, not its name."""
+    spec = replace(SPEC, candidates=(changed, *SPEC.candidates[1:]))
+    assert usable([record()], record().fingerprint, spec) == []
+
+
+def test_another_memory_share_is_measured_anew() -> None:
+    """A record belongs to the gpu_memory_utilization it was launched with."""
+    spec = replace(SPEC, search=Search(gpu_memory_utilization=(GMU / 2,)))
+    assert usable([record()], record().fingerprint, spec) == []
+
+
+def test_a_candidate_taken_out_of_the_file_is_left_alone() -> None:
+    """Records of a name that is gone are kept in the ledger but not used."""
+    spec = replace(SPEC, candidates=SPEC.candidates[1:])
+    assert usable([record()], record().fingerprint, spec) == []
+
+
+def test_a_failed_baseline_is_tried_again_by_the_next_run() -> None:
+    """Other failures stay, unless all are asked for."""
+    failure = Failure(cause=Cause.DISK_FULL, detail="no space")
+    baseline = replace(make_record(stage=Stage.BASELINE), outcome=failure, launch_id="001")
+    candidate = replace(record(), outcome=failure, launch_id="002")
+    good = replace(record(), launch_id="003")
+    stored = [baseline, candidate, good]
+    assert to_retry(stored, everything=False) == {record_id(baseline)}
+    assert to_retry(stored, everything=True) == {record_id(baseline), record_id(candidate)}
+
+
+def test_reading_records_changes_nothing(tmp_path: Path) -> None:
+    """`show` and `plan` may look while a run with other candidates goes on."""
+    storage = f"sqlite:///{tmp_path}/study.db"
+    assert read_records(storage, SPEC.name) == []
+    ledger = Ledger(storage, SPEC)
+    ledger.tell(record(), 1.2)
+    assert read_records(storage, SPEC.name) == [record()]
+    assert Ledger(storage, SPEC).study_name == ledger.study_name
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/folder/study.db"])
+def test_a_storage_that_cannot_be_opened_is_the_users_error(url: str) -> None:
+    """One message that names the storage, no traceback."""
+    with pytest.raises(UserError, match="cannot be opened"):
+        Ledger(url, SPEC)
