@@ -12,7 +12,7 @@ from tests.flow.study import BEST_K, Desk, candidates, desk
 
 pytestmark = pytest.mark.timeout(300)  # the first start compiles what it imports
 
-SMALL = candidates(search={"num_speculative_tokens": [BEST_K]})
+SMALL = candidates(search={"num_speculative_tokens": [BEST_K], "max_blocks": 2})
 
 
 def stages(study: Desk) -> list[str]:

@@ -9,7 +9,7 @@ from tests.flow.study import candidates, desk, draft, fault, world
 
 pytestmark = pytest.mark.timeout(300)  # the first start compiles what it imports
 
-ONE_K = {"num_speculative_tokens": 1}
+ONE_K = {"num_speculative_tokens": 1, "max_blocks": 2}
 
 
 def test_a_draft_that_never_pays(tmp_path: Path) -> None:
