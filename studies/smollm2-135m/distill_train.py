@@ -43,7 +43,7 @@ class Student(Protocol):
         """One step's loss; `progress` runs from 0 to 1."""
 
 
-def batches_of(sequences: list[Sequence], epoch: int) -> list[Batch]:
+def groups_of(sequences: list[Sequence], epoch: int) -> list[list[Sequence]]:
     """One pass over the data: sequences of like length together, the batches in random order."""
     rng = random.Random(f"{SEED}-{epoch}")  # no secret hangs on it
     shuffled = rng.sample(sequences, len(sequences))
@@ -57,7 +57,7 @@ def batches_of(sequences: list[Sequence], epoch: int) -> list[Batch]:
             group.append(item)
         groups.append(group)
     rng.shuffle(groups)
-    return [stack(group) for group in groups]
+    return groups
 
 
 def stack(group: list[Sequence]) -> Batch:
@@ -220,9 +220,9 @@ def _one_step(
 def _endless(sequences: list[Sequence], skip: int) -> Iterator[Batch]:
     epoch = 0
     while True:
-        found = batches_of(sequences, epoch)
-        yield from found[skip:]
-        skip = max(0, skip - len(found))
+        groups = groups_of(sequences, epoch)
+        yield from map(stack, groups[skip:])  # one at a time: the padded features are large
+        skip = max(0, skip - len(groups))
         epoch += 1
 
 
