@@ -73,3 +73,23 @@ def test_a_budget_too_small_for_one_launch(tmp_path: Path, budget: str) -> None:
     assert done.code == 6, done.text
     assert not study.launches
     assert "go on with `autotune run candidates.yaml`" in done.text
+
+
+def test_a_repaired_baseline_is_tried_again(tmp_path: Path) -> None:
+    """What ended the study is no verdict for ever: `run` goes on when the cause is gone."""
+    file = candidates(draft("bad"), search=ONE_K)
+    study = desk(tmp_path, file, world(faults=[fault("crash_at_start", method="none")]))
+    assert study.run().code == 5
+    study.write(file, world())
+    done = study.run()
+    assert done.code == 3, done.text
+
+
+def test_failed_trials_are_tried_again_on_demand(tmp_path: Path) -> None:
+    """`--retry-failed` launches a draft anew that could not start before."""
+    file = candidates(search=ONE_K)
+    study = desk(tmp_path, file, world(faults=[fault("disk_full_at_start", model="good")]))
+    assert study.run().code == 5
+    study.write(file, world())
+    done = study.run("--retry-failed")
+    assert done.code == 0, done.text
