@@ -28,6 +28,11 @@ class Prepared:
     storage: str
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the engine will capture CUDA graphs."""
+        return not self.probe["device"].startswith(("cpu", "simulated"))
+
+    @property
     def saved(self) -> SavedStudy:
         """What the study folder keeps of it."""
         spec = self.loaded.spec

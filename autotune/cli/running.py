@@ -113,15 +113,21 @@ def config_writer(ready: Prepared) -> Callable[[Launch, Path], Path]:
     """
 
     def write(launch: Launch, folder: Path) -> Path:
-        text = render_engine_args(
-            ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
-        )
+        text = launch_config(ready, launch)
         kept = write_text(folder / "vllm.yaml", text)
         if launch.stage is Stage.CONFIRM and launch.candidate is not None:
             return write_text(ready.paths.report / "vllm.yaml", text)
         return kept
 
     return write
+
+
+def launch_config(ready: Prepared, launch: Launch) -> str:
+    """The `--config` text of a launch; on a GPU a live one asks for the graphs of every K."""
+    graphs = launch.num_speculative_tokens if launch.live and ready.on_gpu else ()
+    return render_engine_args(
+        ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization, graphs
+    )
 
 
 def _trackers(ready: Prepared, uid: str) -> list[Tracker]:
@@ -206,9 +212,6 @@ def _print_argv(ready: Prepared, launch: Launch) -> None:
     order = serve_order(ready, launch, Path("vllm.yaml"))
     argv = " ".join(ready.engine.command(order, 8000))
     console.print(f"       {argv}")
-    text = render_engine_args(
-        ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
-    )
-    for line in text.splitlines():
+    for line in launch_config(ready, launch).splitlines():
         if not line.startswith("#"):
             console.print(f"         {line}", markup=False)

@@ -131,6 +131,9 @@ def resolved(text: str) -> dict[str, str]:
         match = re.search(rf"\b{key}=(\([^)]*\)|[A-Za-z]+\([^)]*\)|[^,\s]+)", line)
         if match:
             found[key] = match.group(1)
+    graphs = re.search(r"'cudagraph_mode': <CUDAGraphMode\.(\w+)", line)
+    if graphs:
+        found["cudagraph_mode"] = graphs.group(1)
     found["async_scheduling"] = str("Asynchronous scheduling is enabled" in text)
     return found
 

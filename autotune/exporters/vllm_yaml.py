@@ -5,7 +5,7 @@ that was launched, byte for byte; it holds the target's arguments, the memory sh
 speculation, nothing that belongs to one launch (port, scheduler), no evidence and no credentials.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.core.recommendation import Recommendation
 from autotune.core.redaction import is_secret
@@ -16,15 +16,23 @@ from autotune.ports import Exporter
 RESERVED = frozenset({"config", "gpu_memory_utilization", "model", "speculative_config"})
 """Arguments that the study decides; a value in the target's engine_args does not count."""
 
+MAX_BATCH_SIZE = 1 << 16
+
 
 def render_engine_args(
     spec: StudySpec,
     candidate: Candidate | None,
     num_speculative_tokens: int,
     gpu_memory_utilization: float,
+    graphs_for: Sequence[int] = (),
 ) -> str:
-    """The text of a `--config` file; no candidate, or K = 0, is plain decoding."""
+    """The text of a `--config` file; no candidate, or K = 0, is plain decoding.
+
+    `graphs_for` names every K that a live launch will be asked for, see `graph_schedule`.
+    """
     speculation = candidate.speculative_config(num_speculative_tokens) if candidate else None
+    if speculation and graphs_for:
+        speculation["num_speculative_tokens_per_batch_size"] = graph_schedule(graphs_for)
     values = {
         "model": spec.target.model,
         **engine_args(spec),
@@ -43,6 +51,17 @@ def engine_args(spec: StudySpec) -> dict[str, JSON]:
         for key in sorted(given)
         if given[key] is not None and key not in RESERVED and not is_secret(key)
     }
+
+
+def graph_schedule(ks: Sequence[int]) -> list[JSON]:
+    """A schedule per batch size that names every K once, so that each gets its CUDA graphs.
+
+    vLLM captures decode graphs for the query lengths of its schedule
+    (vllm/v1/worker/gpu/cudagraph_utils.py); our scheduler then decides K by itself. Ranges are
+    [first batch size, last batch size, K], begin at 1 and do not overlap.
+    """
+    last = len(ks) - 1
+    return [[i + 1, i + 1 if i < last else MAX_BATCH_SIZE, k] for i, k in enumerate(ks)]
 
 
 def deployment(spec: StudySpec, result: Recommendation) -> tuple[Candidate | None, int, float]:
