@@ -1,0 +1,100 @@
+"""A real vLLM over the demo's models: one server, a few prompts, what the counters say."""
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from autotune.config import load
+from autotune.core.acceptance import SpecCounters
+from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.exporters.vllm_yaml import render_engine_args
+from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server, find
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "studies" / "smollm2-135m" / "models"
+START_TIMEOUT_S = 600.0
+MEMORY = 0.2
+"""gpu_memory_utilization: on a CPU the share of the RAM, which others may need, too."""
+
+NEEDS = [
+    pytest.mark.live,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
+    pytest.mark.skipif(
+        not (MODELS / "eagle" / "config.json").exists(),
+        reason="the demo's models are not built: make models",
+    ),
+]
+"""The marks of every test that starts the engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One pass: what the scheduler had in force, what was counted, what came back."""
+
+    steps: Mapping[int, int]
+    spec: SpecCounters | None
+    result: LoadResult
+
+    @property
+    def rate(self) -> float:
+        """Accepted over drafted tokens."""
+        assert self.spec is not None
+        return self.spec.accepted_tokens / self.spec.draft_tokens
+
+
+def demo() -> StudySpec:
+    """The demo's study, for its target, prompts and sampling."""
+    return load(ROOT / "candidates.yaml").spec
+
+
+@contextmanager
+def serving(folder: Path, candidate: Candidate, k: int, *, live: bool) -> Iterator[Server]:
+    """The demo's target with a draft, started as the tuner starts it."""
+    spec = demo()
+    engine: Engine = find("engines", "vllm")
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "vllm.yaml"
+    config.write_text(render_engine_args(spec, candidate, k, MEMORY), encoding="utf-8")
+    order = ServeOrder(
+        config_file=config,
+        folder=folder,
+        launcher=(),
+        env=spec.target.env,
+        live=live,
+        model=spec.target.model,
+        start_timeout_s=START_TIMEOUT_S,
+    )
+    with engine.serve(order) as server:
+        yield server
+
+
+def one_pass(
+    server: Server, *, k: int | None, prompts: int = 6, max_tokens: int = 24, concurrency: int = 1
+) -> Seen:
+    """Send some prompts, each with its K if one is given, and read the counters around them."""
+    generator: LoadGenerator = find("loadgens", "closed_loop")
+    workload = demo().workload
+    xargs = {} if k is None else {"num_speculative_tokens": k}
+    short = [p for p in workload.search if len(str(p.messages)) < 400][:prompts]
+    requests = [Request(prompt=p, cache_salt=f"{k}", xargs=xargs) for p in short]
+    server.wait_drained()
+    server.steps_by_k()
+    before = server.counters().spec
+    result = generator.run(server, replace(workload, max_tokens=max_tokens), requests, concurrency)
+    server.check_alive()
+    server.wait_drained()
+    after = server.counters().spec
+    assert [sample.error for sample in result.samples] == [None] * prompts
+    delta = after - before if after is not None and before is not None else None
+    return Seen(steps=server.steps_by_k(), spec=delta, result=result)
+
+
+def draft(name: str, method: str, model: Path | None, **settings: JSON) -> Candidate:
+    """A candidate."""
+    path = None if model is None else str(model)
+    return Candidate(name=name, method=method, model=path, settings=settings)
