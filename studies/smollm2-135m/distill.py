@@ -1,6 +1,6 @@
 """Trains the demo's three drafts anew: `python studies/smollm2-135m/distill.py all`.
 
-    data       the target answers 9000 prompts of our own ──► distill/data/batch-*.safetensors
+    data       the target answers prompts of our own ────────► distill/data/batch-*.safetensors
     train      one draft learns from them ──────────────────► distill/trained/<draft>.safetensors
     agreement  how often drafts guess the target's next token on answers kept from training
     adopt      move a trained draft to drafts/ and write its checksum
@@ -41,9 +41,16 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def need(path: Path, remedy: str) -> Path:
+    """`path`, or the end of the program with what to do."""
+    if not path.exists():
+        sys.exit(f"{path} is missing. First run: python studies/smollm2-135m/{remedy}")
+    return path
+
+
 def data(batches: int) -> None:
     """Let the target answer."""
-    tokenizer = Tokenizer.from_file(str(TARGET / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(need(TARGET / "tokenizer.json", "models.py")))
     rows = distill_data.prompt_tokens(tokenizer, PROMPTS, HERE / "prompts.jsonl")
     for line in distill_data.generate(TARGET, rows, DATA, batches):
         say(line)
@@ -64,13 +71,16 @@ def learn(name: str, steps: int | None) -> None:
     """Train one draft and write its layers."""
     usual = SCHEDULES[name]
     schedule = Schedule(steps or usual.steps, usual.rate)
+    need(TARGET, "models.py")
+    if name == "draft-4l":
+        need(TRAINED / "draft-2l-half.safetensors", "distill.py train draft-2l")
     student = begin(name, TARGET, TRAINED)
     training, kept = sequences()
     head = Head(student.embeddings, frequent_ids(training))
     say(f"{name}: {sum(p.numel() for p in student.parameters()):,} weights to train")
     for step, line in train(student, training, head, schedule, WORK / f"{name}.state"):
         say(f"{name}: {line}")
-        if step == schedule.steps // 2:
+        if name == "draft-2l" and step == schedule.steps // 2:
             write(student, TRAINED / f"{name}-half.safetensors")
     write(student, TRAINED / f"{name}.safetensors")
     say(f"{name}: agrees on {shares(agreement(student, kept))} of the answers kept back")
@@ -94,7 +104,8 @@ def adopt(names: list[str]) -> None:
     """Make trained drafts those of the repository."""
     places = models.Places()
     for name in names:
-        shutil.copyfile(TRAINED / f"{name}.safetensors", places.drafts / f"{name}.safetensors")
+        trained = need(TRAINED / f"{name}.safetensors", f"distill.py train {name}")
+        shutil.copyfile(trained, places.drafts / trained.name)
     models.record(places)
     say("now run models.py to compose them")
 

@@ -201,6 +201,7 @@ def main() -> int:
         action="store_true",
         help="after training anew: accept what lies in drafts/ by rewriting checksums.json",
     )
+    os.environ.setdefault("TQDM_DISABLE", "1")  # transformers' bars would break our status line
     console = Console(stderr=True, highlight=False)
     places = Places()
     try:
