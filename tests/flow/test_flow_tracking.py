@@ -28,17 +28,3 @@ def test_every_launch_and_trial_is_in_mlflow(tmp_path: Path) -> None:
     assert set(statuses) == {"FINISHED"}
     assert experiment == ("s",)
     assert not (tmp_path / "mlruns").exists()
-
-
-def test_a_store_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
-    """The study ends as it would have; the files are the truth."""
-    broken = tmp_path / "no-database"
-    broken.write_text("this is no SQLite file")
-    file = candidates(
-        draft("bad"),
-        search={"num_speculative_tokens": 1, "max_blocks": 2},
-        tracking={"mlflow": {"uri": f"sqlite:///{broken}"}},
-    )
-    done = desk(tmp_path, file).run()
-    assert done.code == 3, done.text
-    assert "Traceback" not in done.text
