@@ -77,6 +77,8 @@ class SearchSection(Section):
     budget: Duration | None = None
     """Wall-clock time for the whole study, such as 90s, 18m, 1h30m (a number is seconds); without
     it, until the answer is known."""
+    start_timeout: Duration = _SEARCH.start_timeout_s
+    """How long a server may take to complete its first request; raise it for large models."""
     min_blocks: int = _SEARCH.min_blocks
     """Blocks of prompts measured before a K may be dropped."""
     max_blocks: int = _SEARCH.max_blocks
@@ -97,6 +99,7 @@ class SearchSection(Section):
             num_speculative_tokens=self.num_speculative_tokens,
             gpu_memory_utilization=self.gpu_memory_utilization,
             budget_s=self.budget,
+            start_timeout_s=self.start_timeout,
             min_blocks=self.min_blocks,
             max_blocks=self.max_blocks,
             confirm_rounds=self.confirm_rounds,

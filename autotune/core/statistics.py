@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
@@ -50,7 +50,7 @@ class Estimate:
         """The ratio with its t interval; infinitely wide below two observations."""
         if self.dof <= 0:
             return Interval(mean=math.exp(self.mean), low=0.0, high=math.inf)
-        t = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.dof))
+        t = float(stdtrit(self.dof, (1 + CONFIDENCE) / 2))
         spread = t * math.sqrt(self.variance)
         return Interval(
             mean=math.exp(self.mean),

@@ -167,6 +167,7 @@ class Search:
     num_speculative_tokens: tuple[int, ...] = (1, 2, 3, 5)
     gpu_memory_utilization: tuple[float, ...] = (0.9,)
     budget_s: float | None = None
+    start_timeout_s: float = 900.0
     min_blocks: int = 3
     max_blocks: int = 8
     confirm_rounds: int = 2

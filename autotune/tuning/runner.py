@@ -105,6 +105,7 @@ def _serve(run: _Run, config_file: Path) -> None:
         env=target.env,
         live=run.launch.live,
         model=str(target.engine_args.get("served_model_name", target.model)),
+        start_timeout_s=run.rig.spec.search.start_timeout_s,
     )
     samples_file = run.folder / "samples.jsonl"
     with (
@@ -165,7 +166,7 @@ def _warm_up(run: _Run, server: Server) -> None:
             : level.concurrency
         ]
         for k in run.launch.num_speculative_tokens:
-            salt = f"warm-up/{level.concurrency}/{k}"
+            salt = f"warm-up.{level.concurrency}.{k}"
             requests = [
                 Request(prompt=p, cache_salt=salt, xargs=_xargs(run.launch, k)) for p in prompts
             ]
@@ -187,7 +188,8 @@ def _measure(
     run: _Run, server: Server, index: int, concurrency: int, k: int
 ) -> tuple[Pass, LoadResult]:
     spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
-    salt = f"{split}/{index}/{concurrency}/{k}/{order}"
+    # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
+    salt = f"{split}.{index}.{concurrency}.{k}.{order}"
     requests = [
         Request(prompt=prompt, cache_salt=salt, xargs=_xargs(run.launch, k))
         for prompt in spec.workload.block(split, concurrency, index)

@@ -42,7 +42,7 @@ class Call:
     @property
     def block(self) -> int:
         """The block of a measured pass, as its cache salt tells it."""
-        return int(self.salt.split("/")[1])
+        return int(self.salt.split(".")[1])
 
 
 def no_trouble(call: Call) -> str | None:
@@ -172,7 +172,7 @@ class FakeServer:
         """Replies of full length at the table's speed, and the counts that go with them."""
         tokens = 0 if error else max_tokens * len(call.prompts)
         speed = tput_of(call.candidate, call.k)[call.concurrency]
-        noise = random.Random(f"{call.candidate}/{call.k}/{call.salt.rpartition('/')[0]}")
+        noise = random.Random(f"{call.candidate}/{call.k}/{call.salt.rpartition('.')[0]}")
         duration = len(call.prompts) * max_tokens / speed * math.exp(noise.gauss(0, 0.005))
         in_force = call.k if self.world.force_k is None else self.world.force_k
         self.steps[in_force] = self.steps.get(in_force, 0) + 1

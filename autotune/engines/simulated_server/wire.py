@@ -41,6 +41,8 @@ DEAD = RequestError(
 )
 INTERNAL = RequestError(500, "InternalServerError", "Internal server error")
 
+MAX_SALT_LENGTH = 128
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
@@ -84,7 +86,7 @@ def read_ask(raw: bytes, launch: Launch, *, chat: bool) -> Ask:
     return Ask(
         chat=chat,
         prompt=prompt,
-        salt=body.get("cache_salt") or "",
+        salt=_salt(body.get("cache_salt")),
         max_tokens=_max_tokens(limit, prompt, launch, chat=chat),
         ignore_eos=bool(body.get("ignore_eos", False)),
         temperature=float(body.get("temperature", 1.0)),
@@ -95,6 +97,22 @@ def read_ask(raw: bytes, launch: Launch, *, chat: bool) -> Ask:
         continuous_usage=bool(options.get("include_usage", False))
         and bool(options.get("continuous_usage_stats", False)),
     )
+
+
+def _salt(salt: object) -> str:
+    """As vLLM checks it (validate_cache_salt in entrypoints/generate/base/protocol.py)."""
+    if salt is None:
+        return ""
+    if not isinstance(salt, str) or not salt:
+        message = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise RequestError(400, "BadRequestError", message, "cache_salt")
+    if len(salt) > MAX_SALT_LENGTH or any(char in salt for char in "@/\\\0"):
+        message = (
+            f"Parameter 'cache_salt' must be at most {MAX_SALT_LENGTH} characters and must not "
+            "contain '@', '/', '\\\\', or NUL."
+        )
+        raise RequestError(400, "BadRequestError", message, "cache_salt")
+    return salt
 
 
 def tokenize(text: str) -> tuple[str, ...]:
