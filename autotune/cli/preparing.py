@@ -1,4 +1,7 @@
-"""From a candidates file to everything that is known before the first launch."""
+"""From a candidates file to everything that is known before the first launch.
+
+Rule: nothing is started and nothing is written; every fault of file or machine is a UserError.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,10 +9,11 @@ from pathlib import Path
 
 from autotune.config import LoadedFile, load
 from autotune.config.values import parse_duration
-from autotune.core.redaction import shown
+from autotune.core.redaction import is_secret, shown
 from autotune.core.trial import Launch
 from autotune.errors import UserError
 from autotune.ports import Engine, ServeOrder, find
+from autotune.tuning.identity import with_weights
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 from autotune.tuning.tuner import fingerprint
@@ -36,17 +40,14 @@ class Prepared:
     def saved(self) -> SavedStudy:
         """What the study folder keeps of it."""
         spec = self.loaded.spec
-        # Credentials in the engine's environment are needed to run, not to show.
-        target = replace(spec.target, env=shown(spec.target.env))
+        # Credentials are needed to run, not to show.
+        args = {name: v for name, v in spec.target.engine_args.items() if not is_secret(name)}
+        target = replace(spec.target, env=shown(spec.target.env), engine_args=args)
         return SavedStudy(
             spec=replace(spec, target=target),
             file=str(self.loaded.path),
-            text=self.loaded.text,
-            prompts_sha256=self.loaded.prompts_sha256,
             fingerprint=self.fingerprint,
             storage=self.storage,
-            tracking_uri=self.loaded.tracking.uri if self.loaded.tracking else None,
-            tracking_experiment=(self.loaded.tracking.experiment if self.loaded.tracking else None),
             probe=self.probe,
         )
 
@@ -55,6 +56,7 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
     """Read the file and probe the engine; every fault of either is a UserError."""
     budget_s = _seconds(budget) if budget is not None else None
     loaded = load(file)
+    loaded = replace(loaded, spec=with_weights(loaded.spec))
     engine: Engine = find("engines", loaded.spec.target.engine)
     probe = engine.probe(loaded.spec.target.launcher)
     paths = StudyPaths(root=loaded.root, name=loaded.spec.name)
@@ -63,7 +65,7 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
         engine=engine,
         probe=probe,
         paths=paths,
-        fingerprint=fingerprint(loaded.spec, loaded.prompts_sha256, probe),
+        fingerprint=fingerprint(loaded.spec, probe),
         budget_s=loaded.spec.search.budget_s if budget_s is None else budget_s,
         storage=storage or f"sqlite:///{paths.database}",
     )
@@ -85,5 +87,6 @@ def serve_order(ready: Prepared, launch: Launch, config_file: Path) -> ServeOrde
         launcher=target.launcher,
         env=target.env,
         live=launch.live,
-        model=target.model,
+        model=target.served_name,
+        start_timeout_s=ready.loaded.spec.search.start_timeout_s,
     )

@@ -134,6 +134,9 @@ _ROWS = (
 
 METHODS = {row.name: row for row in _ROWS}
 
+FIXED_BLOCK_SETTINGS = ("parallel_drafting",)
+"""Settings under which a method of any row drafts a block of one trained length."""
+
 MAX_SPECULATIVE_TOKENS = 128
 """The rejection sampler's ceiling, asserted at run time (vllm/v1/sample/rejection_sampler.py)."""
 

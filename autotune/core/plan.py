@@ -105,7 +105,7 @@ def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candida
     seen_static = any(r.trial.candidate == name and _not_in_force(r) for r in records)
     # A live launch that cannot even run K = 0 would fail the same way for ever.
     broken = _given_up(spec, records, name, 0)
-    return candidate.row.live_k and parallel == 1 and not seen_static and not broken
+    return candidate.live_k and parallel == 1 and not seen_static and not broken
 
 
 def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:

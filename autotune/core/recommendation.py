@@ -9,19 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autotune.core.acceptance import AcceptanceProfile
-from autotune.core.speedup import (
-    Point,
-    SpeedupCurve,
-    arms,
-    curves,
-    effect_of,
-    mean_latencies,
-    violations,
-)
+from autotune.core.arms import effect_of
+from autotune.core.evidence import Finalist, LevelEvidence, evidence
+from autotune.core.speedup import Point, SpeedupCurve, curves, violations
 from autotune.core.statistics import Interval, LaunchEffect
 from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, TRIES, Failure, Latencies, Record, Stage
+from autotune.core.trial import TRIES, Failure, Record, Stage
 
 
 class Verdict(StrEnum):
@@ -39,31 +32,6 @@ class Basis(StrEnum):
     CONFIRMED = "confirmed"
     SEARCH = "search"
     NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finalist:
-    """A candidate at its knee, as the search sees it."""
-
-    candidate: str
-    num_speculative_tokens: int
-    gpu_memory_utilization: float
-    speedup: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelEvidence:
-    """What was measured at one concurrency, winner against baseline."""
-
-    concurrency: int
-    weight: float
-    speedup: Interval
-    baseline_throughput: float
-    throughput: float
-    blocks: int
-    acceptance: AcceptanceProfile | None
-    baseline_latencies: Latencies | None
-    latencies: Latencies | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +64,15 @@ def of_stage(records: Sequence[Record], *, confirm: bool) -> list[Record]:
 def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     """Every candidate at its overall knee, the best first; close ones ordered by simplicity.
 
-    Who failed when it was launched as it would be deployed is out.
+    Who failed, or broke a constraint, when launched as it would be deployed is out.
     """
     effect = effect_of(records, spec.workload.levels)
     found = curves(spec, of_stage(records, confirm=False), effect)
-    failed = _failed_cold(records)
+    out = _ruled_out(spec, records)
     overall = [
         c
         for c in found
-        if c.concurrency is None and (c.candidate, c.knee.num_speculative_tokens) not in failed
+        if c.concurrency is None and (c.candidate, c.knee.num_speculative_tokens) not in out
     ]
     if not overall:
         return []
@@ -127,16 +95,36 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     ]
 
 
-def _failed_cold(records: Sequence[Record]) -> dict[tuple[str, int], Failure]:
-    """The last failure of each point that failed cold, once for good or `TRIES` times."""
+def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, int], str]:
+    """Points that the confirmation ruled out, with the reason: failed cold, or a broken constraint.
+
+    A failure counts once it is final: not transient, or seen `TRIES` times, with no measurement
+    after it.
+    """
+    cold = of_stage(records, confirm=True)
     failures: dict[tuple[str, int], list[Failure]] = defaultdict(list)
-    for r in of_stage(records, confirm=True):
+    for r in cold:
+        key = (r.trial.candidate, r.trial.num_speculative_tokens)
         if isinstance(r.outcome, Failure):
-            failures[r.trial.candidate, r.trial.num_speculative_tokens].append(r.outcome)
-    return {
-        key: found[-1]
+            failures[key].append(r.outcome)
+        else:
+            failures.pop(key, None)
+    reasons = {
+        key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
         if len(found) >= TRIES or any(not f.transient for f in found)
+    }
+    return reasons | _broken_cold(spec, cold)
+
+
+def _broken_cold(spec: StudySpec, cold: Sequence[Record]) -> dict[tuple[str, int], str]:
+    effect = effect_of(cold, spec.workload.levels)
+    return {
+        (curve.candidate, point.num_speculative_tokens): broken[0]
+        for curve in curves(spec, cold, effect)
+        if curve.concurrency is not None
+        for point in curve.points
+        if (broken := violations(spec, point, curve.concurrency))
     }
 
 
@@ -167,7 +155,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         basis=basis,
         finalist=finalist,
         speedup=point.speedup if point else None,
-        levels=_evidence(spec, used, confirmation if confirmed else search, finalist),
+        levels=evidence(spec, used, confirmation if confirmed else search, finalist),
         search=search,
         confirmation=confirmation,
         effect=effect,
@@ -175,8 +163,8 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         reasons=(
             why,
             *(
-                f"{name} at K = {k} failed when launched as it would be deployed: {failure.detail}"
-                for (name, k), failure in _failed_cold(records).items()
+                f"{name} at K = {k}, launched as it would be deployed: {reason}"
+                for (name, k), reason in _ruled_out(spec, records).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
         ),
@@ -219,50 +207,9 @@ def _overall_point(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> 
         return None
     for curve in found:
         if curve.candidate == finalist.candidate and curve.concurrency is None:
-            ks = [p.num_speculative_tokens for p in curve.points]
             k = finalist.num_speculative_tokens
-            return curve.at(k) if k in ks else None
+            return curve.at(k) if k in curve.ks else None
     return None
-
-
-def _evidence(
-    spec: StudySpec,
-    records: Sequence[Record],
-    found: Sequence[SpeedupCurve],
-    finalist: Finalist | None,
-) -> tuple[LevelEvidence, ...]:
-    baseline = arms(records).get((BASELINE, 0))
-    if finalist is None or baseline is None:
-        return ()
-    rows = []
-    passes = [p for r in baseline.records if r.measurement for p in r.measurement.passes]
-    for level in spec.workload.levels:
-        curve = next(
-            (
-                c
-                for c in found
-                if c.candidate == finalist.candidate and c.concurrency == level.concurrency
-            ),
-            None,
-        )
-        if curve is None:
-            continue
-        point = curve.at(finalist.num_speculative_tokens)
-        mine = [p for p in passes if p.concurrency == level.concurrency and not p.invalid]
-        rows.append(
-            LevelEvidence(
-                concurrency=level.concurrency,
-                weight=level.weight,
-                speedup=point.speedup,
-                baseline_throughput=point.throughput / point.speedup.mean,
-                throughput=point.throughput,
-                blocks=point.blocks,
-                acceptance=point.acceptance,
-                baseline_latencies=mean_latencies(mine),
-                latencies=point.latencies,
-            )
-        )
-    return tuple(rows)
 
 
 def _remarks(

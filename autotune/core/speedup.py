@@ -5,40 +5,22 @@ a launch without speculation, never live K = 0; intervals that compare launches 
 effect; invalid passes never enter.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
+from autotune.core.arms import Arm, arms, compare
 from autotune.core.knee import Knee, find_knee
-from autotune.core.statistics import (
-    Estimate,
-    Interval,
-    LaunchEffect,
-    launch_effect,
-    mean_of,
-    weighted,
-)
-from autotune.core.study import Level, StudySpec
+from autotune.core.statistics import Estimate, Interval, LaunchEffect, weighted
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Latencies, Pass, Record
 
-Blocks = Mapping[int, float]
-"""Block index to log throughput."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """All launches of one point (candidate and K) on one split of the prompts."""
-
-    records: tuple[Record, ...]
-
-    def blocks(self, concurrency: int) -> Blocks:
-        """Mean log throughput of each block over the launches that ran it."""
-        return _mean_blocks([blocks_of(r, concurrency) for r in self.records])
-
-    def launches(self, concurrency: int) -> int:
-        """How many launches measured this level."""
-        return sum(1 for r in self.records if blocks_of(r, concurrency))
+TIE_RESOLUTION = 2.0
+"""A tie within a launch counts only when its interval is narrower than this many tolerances on
+either side: two K that were hardly measured are not equal, they are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +32,10 @@ class Point:
     estimate: Estimate
     """The same on logarithms, without the launch effect."""
     throughput: float
-    """Geometric mean over the blocks, output tokens per second."""
+    """Geometric mean over the blocks that the baseline ran as well, output tokens per second; of
+    the primary level for the overall curve."""
+    baseline_throughput: float
+    """The same of the baseline."""
     blocks: int
     acceptance: AcceptanceProfile | None
     latencies: Latencies | None
@@ -65,46 +50,14 @@ class SpeedupCurve:
     points: tuple[Point, ...]
     knee: Knee
 
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The K of its points, rising."""
+        return tuple(p.num_speculative_tokens for p in self.points)
+
     def at(self, num_speculative_tokens: int) -> Point:
         """The point of that K."""
         return next(p for p in self.points if p.num_speculative_tokens == num_speculative_tokens)
-
-
-def blocks_of(record: Record, concurrency: int) -> Blocks:
-    """Log throughput of each valid block of a record; empty for a failure."""
-    if record.measurement is None:
-        return {}
-    return {p.block: p.log_throughput for p in record.measurement.at(concurrency)}
-
-
-def arms(records: Iterable[Record]) -> dict[tuple[str, int], Arm]:
-    """Group the measured records by (candidate, K); pass records of one split only."""
-    groups: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for record in records:
-        if record.measurement is not None:
-            key = (record.trial.candidate, record.trial.num_speculative_tokens)
-            groups[key].append(record)
-    return {key: Arm(records=tuple(group)) for key, group in groups.items()}
-
-
-def effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffect:
-    """The launch effect from every group of equal launches in the records, all splits.
-
-    The levels of one launch share its effect: their mean is one observation, not several.
-    """
-    groups = [
-        _launch_means(arm, levels)
-        for split in ("search", "confirmation")
-        for arm in arms(r for r in records if r.trial.stage.prompts == split).values()
-    ]
-    return launch_effect(groups)
-
-
-def compare(arm: Arm, other: Arm, concurrency: int) -> Estimate | None:
-    """Mean of the per-block log ratios arm / other; None without a block in common."""
-    ours, theirs = arm.blocks(concurrency), other.blocks(concurrency)
-    shared = sorted(set(ours) & set(theirs))
-    return mean_of([ours[b] - theirs[b] for b in shared]) if shared else None
 
 
 def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
@@ -134,7 +87,7 @@ def level_points(
         if k == 0 or estimate is None:
             continue
         full = effect.on(estimate, arm.launches(concurrency), baseline.launches(concurrency))
-        points[name].append(_point(arm, k, concurrency, estimate, full.interval()))
+        points[name].append(_point((arm, baseline), k, concurrency, estimate, full.interval()))
     return points
 
 
@@ -197,7 +150,8 @@ def _curve(
         if not known:
             return False
         interval = weighted([e for e, _ in known], [w for _, w in known]).interval()
-        return interval.low <= 1.0 <= interval.high
+        resolved = interval.half_width <= TIE_RESOLUTION * spec.objective.tolerance
+        return resolved and interval.low <= 1.0 <= interval.high
 
     knee = find_knee(
         {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
@@ -224,12 +178,12 @@ def _overall(
         primary = spec.workload.primary.concurrency
         arm, base = found[name, k], found[BASELINE, 0]
         full = effect.on(estimate, arm.launches(primary), base.launches(primary))
-        result.append(_point(arm, k, primary, estimate, full.interval(), pooled=True))
+        result.append(_point((arm, base), k, primary, estimate, full.interval(), pooled=True))
     return result
 
 
 def _point(
-    arm: Arm,
+    pair: tuple[Arm, Arm],
     k: int,
     concurrency: int,
     estimate: Estimate,
@@ -237,6 +191,7 @@ def _point(
     *,
     pooled: bool = False,
 ) -> Point:
+    arm, baseline = pair
     passes = [
         p
         for r in arm.records
@@ -244,12 +199,14 @@ def _point(
         for p in r.measurement.passes
         if not p.invalid and (pooled or p.concurrency == concurrency)
     ]
-    logs = list(arm.blocks(concurrency).values())
+    mine, theirs = arm.blocks(concurrency), baseline.blocks(concurrency)
+    shared = mine.keys() & theirs.keys()
     return Point(
         num_speculative_tokens=k,
         speedup=speedup,
         estimate=estimate,
-        throughput=mean_of(logs).interval().mean,
+        throughput=math.exp(fmean(mine[b] for b in shared)),
+        baseline_throughput=math.exp(fmean(theirs[b] for b in shared)),
         blocks=estimate.n,
         acceptance=_pooled_profile(passes),
         latencies=mean_latencies([p for p in passes if p.concurrency == concurrency]),
@@ -269,22 +226,3 @@ def mean_latencies(passes: Sequence[Pass]) -> Latencies | None:
 def _pooled_profile(passes: Sequence[Pass]) -> AcceptanceProfile | None:
     counters = [p.spec for p in passes if p.spec is not None]
     return sum(counters, SpecCounters()).profile if counters else None
-
-
-def _mean_blocks(parts: Sequence[Blocks]) -> Blocks:
-    values: dict[int, list[float]] = defaultdict(list)
-    for part in parts:
-        for block, value in part.items():
-            values[block].append(value)
-    return {block: sum(v) / len(v) for block, v in values.items()}
-
-
-def _launch_means(arm: Arm, levels: Sequence[Level]) -> list[float]:
-    """Each launch's mean log throughput over the blocks and levels that all of them ran."""
-    per_level = []
-    for level in levels:
-        parts = [blocks_of(r, level.concurrency) for r in arm.records]
-        shared = set.intersection(*(set(p) for p in parts))
-        if shared:
-            per_level.append([sum(p[b] for b in shared) / len(shared) for p in parts])
-    return [sum(means) / len(means) for means in zip(*per_level, strict=True)]

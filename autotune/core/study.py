@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from typing_extensions import TypeAliasType
 
-from autotune.core.methods import MAX_SPECULATIVE_TOKENS, Method, find_method
+from autotune.core.methods import (
+    FIXED_BLOCK_SETTINGS,
+    MAX_SPECULATIVE_TOKENS,
+    Method,
+    find_method,
+)
 
 JSON = TypeAliasType("JSON", "str | int | float | bool | list[JSON] | dict[str, JSON] | None")
 
@@ -29,6 +34,12 @@ class Target:
     env: Mapping[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = ()
     """argv prefix that starts the engine elsewhere (another environment, a wrapper)."""
+
+    @property
+    def served_name(self) -> str:
+        """The model name that requests carry: the first `served_model_name`, else the model."""
+        given = self.engine_args.get("served_model_name") or self.model
+        return str(given[0] if isinstance(given, list) else given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +95,12 @@ class Workload:
                 f"requests_per_stream = {self.requests_per_stream}"
             )
         for level in self.levels:
-            need = self.block_size(level.concurrency)
+            need = MIN_BLOCKS * self.block_size(level.concurrency)
             for split, prompts in (("search", self.search), ("confirmation", self.confirmation)):
                 if len(prompts) < need:
                     raise ValueError(
-                        f"concurrency {level.concurrency} needs blocks of {need} prompts, the "
+                        f"concurrency {level.concurrency} needs {need} prompts in each split "
+                        f"({MIN_BLOCKS} blocks of {self.block_size(level.concurrency)}), the "
                         f"{split} split has {len(prompts)}: add prompts or lower the concurrency"
                     )
 
@@ -126,6 +138,8 @@ class Candidate:
     """The K to try, ascending; empty means those of the search."""
     settings: Mapping[str, JSON] = field(default_factory=dict)
     """Further fields of vLLM's SpeculativeConfig, passed through."""
+    weights: str = ""
+    """Identity of a local draft's files: other weights in the same folder are another draft."""
 
     def __post_init__(self) -> None:
         row = find_method(self.method)
@@ -137,6 +151,11 @@ class Candidate:
     def row(self) -> Method:
         """What the table of methods says of this candidate."""
         return find_method(self.method)
+
+    @property
+    def live_k(self) -> bool:
+        """Whether K may change on a running server: by method, unless a setting fixes the block."""
+        return self.row.live_k and not any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
 
     def speculative_config(self, num_speculative_tokens: int) -> dict[str, JSON] | None:
         """vLLM's --speculative-config for this K; None for K = 0, plain decoding."""

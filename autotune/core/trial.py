@@ -48,6 +48,8 @@ class Launch:
     max_blocks: int
     measure_s: float | None = None
     """Wall-clock bound on the measuring, start and warm-up apart; None: until max_blocks."""
+    start_timeout_s: float | None = None
+    """What the budget leaves for the start; None: no less than the search allows any start."""
     why: str
 
     @property
@@ -66,6 +68,7 @@ class Launch:
             candidate=self.name,
             method=self.candidate.method if self.candidate else None,
             model=self.candidate.model if self.candidate else None,
+            weights=self.candidate.weights if self.candidate else "",
             num_speculative_tokens=num_speculative_tokens,
             gpu_memory_utilization=self.gpu_memory_utilization,
             settings=self.candidate.settings if self.candidate else {},
@@ -82,6 +85,7 @@ class Trial:
     candidate: str
     method: str | None = None
     model: str | None = None
+    weights: str = ""
     num_speculative_tokens: int
     gpu_memory_utilization: float
     settings: Mapping[str, JSON] = field(default_factory=dict)
@@ -123,10 +127,15 @@ class Pass:
     """None without speculation or when the engine shows no such counters."""
     steps: StepStats | None = None
     """None when the replies were too short to tell."""
-    prefix_hit_rate: float = 0.0
-    preemptions: int = 0
+    prefix_hit_rate: float | None = 0.0
+    """None, like the preemptions, when the engine does not count it."""
+    preemptions: int | None = 0
+    client_lag_ms: float = 0.0
+    """The latest that the client came to a due timer."""
     invalid: str | None = None
     """Why this pass must not enter a curve."""
+    remedy: str = ""
+    """What to do about that."""
 
     @property
     def output_throughput(self) -> float:

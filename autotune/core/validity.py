@@ -1,19 +1,27 @@
-"""Whether a pass may enter a curve: every check is a sentence that names numbers.
+"""Whether a pass may enter a curve: every check is a sentence that names numbers, and a remedy.
 
 Rules: an invalid pass is neither slow nor fast, it is not a measurement; the first broken rule is
 the cause; what was observed is an argument, nothing is guessed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.methods import Method
+from autotune.core.steps import StepStats
 
 TOKEN_TOLERANCE = 0.02
 PREFIX_HIT_LIMIT = 0.05
 TRIM_TOLERANCE = 0.10
 """Share of draft tokens that trimming at the end of replies and contexts may take away."""
+LAG_LIMIT_S = 0.2
+LAG_LIMIT_STEPS = 0.5
+"""A client is late beyond both. Lag is the worst moment of a pass, and one hiccup does no harm: the
+time of a step is a median of groups, and lateness of less than half a step moves no token into the
+next one. On two cores, one of them the engine's, it is 2 to 9 ms and at its worst 0.14 s; beyond
+that the client was kept from running, and its times and pauses are not the engine's.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +35,27 @@ class Observed:
     first_error: str
     client_tokens: int
     server_tokens: int
-    prefix_hit_rate: float
+    prefix_hit_rate: float | None
+    """None when the engine does not count it."""
+    client_lag_s: float
+    """The latest that the client came to a due timer."""
     spec: SpecCounters | None
     steps_by_k: Mapping[int, int] | None
     """Engine steps by the K in force, live launches only."""
+    steps: StepStats | None
 
 
-def why_invalid(seen: Observed) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Why a pass is no measurement, and what to do about it."""
+
+    why: str
+    remedy: str
+
+
+def first_flaw(seen: Observed) -> Flaw | None:
     """The first rule that the pass breaks, with its numbers; None for a valid pass."""
-    return next((why for check in CHECKS if (why := check(seen))), None)
+    return next((Flaw(why, remedy) for check, remedy in CHECKS if (why := check(seen))), None)
 
 
 def k_not_in_force(seen: Observed) -> str | None:
@@ -79,7 +99,7 @@ def _no_tokens(seen: Observed) -> str | None:
 
 
 def _prefix_cache(seen: Observed) -> str | None:
-    if seen.prefix_hit_rate <= PREFIX_HIT_LIMIT:
+    if seen.prefix_hit_rate is None or seen.prefix_hit_rate <= PREFIX_HIT_LIMIT:
         return None
     return f"{seen.prefix_hit_rate:.0%} of the prompt tokens came from the prefix cache"
 
@@ -93,4 +113,30 @@ def _never_drafted(seen: Observed) -> str | None:
     return f"K = {k} was asked for, not one draft was counted over {seen.client_tokens} tokens"
 
 
-CHECKS = (_failed, _no_tokens, _tokens_differ, _prefix_cache, _drafted_wrong, _never_drafted)
+def _client_late(seen: Observed) -> str | None:
+    step_s = seen.steps.step_s if seen.steps else 0.0
+    if seen.client_lag_s <= max(LAG_LIMIT_S, LAG_LIMIT_STEPS * step_s):
+        return None
+    step = f", a step takes {step_s * 1e3:.0f} ms" if seen.steps else ""
+    return f"the client was kept from running for {seen.client_lag_s * 1e3:.0f} ms{step}"
+
+
+CHECKS: tuple[tuple[Callable[[Observed], str | None], str], ...] = (
+    (_failed, "see that error, and the engine's log in the launch folder"),
+    (
+        _no_tokens,
+        "the model ends its replies at once: try one prompt by hand, chat template and all",
+    ),
+    (
+        _tokens_differ,
+        "nothing else may send to this server: see the engine's log for whose it were",
+    ),
+    (
+        _prefix_cache,
+        "this engine heeds no cache_salt: target.engine_args.enable_prefix_caching: false",
+    ),
+    (_drafted_wrong, "see speculative_config in the engine's log: what it resolved is another K"),
+    (_never_drafted, "see the engine's log for why it does not speculate"),
+    (_client_late, "leave the client a core: end other work, or give the engine one core less"),
+)
+"""Every check with its remedy, causes before their consequences."""

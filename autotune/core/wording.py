@@ -6,7 +6,8 @@ parameters are in the same sentence, and so is whether it was confirmed.
 
 from collections.abc import Iterable
 
-from autotune.core.recommendation import Basis, Finalist, Recommendation, Verdict
+from autotune.core.evidence import Finalist
+from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.statistics import CONFIDENCE, LaunchEffect
 from autotune.core.study import Sampling, StudySpec
 

@@ -10,7 +10,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from autotune.core.recommendation import Basis, LevelEvidence, Recommendation
+from autotune.core.evidence import LevelEvidence
+from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
 from autotune.core.statistics import CONFIDENCE, Interval
 from autotune.core.study import JSON, Prompt, StudySpec

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.core.acceptance import AcceptanceProfile
-from autotune.core.recommendation import LevelEvidence, Recommendation
+from autotune.core.evidence import LevelEvidence
+from autotune.core.recommendation import Recommendation
 from autotune.core.study import JSON
 from autotune.core.trial import Failure, Latencies, Record
 
@@ -44,8 +45,8 @@ def levels_table(result: Recommendation) -> Table:
 
 
 def latencies_table(levels: Sequence[LevelEvidence]) -> Table:
-    """Median and p99 of TTFT and TPOT, baseline to candidate."""
-    names = ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
+    """Every latency that is measured, baseline to candidate."""
+    names = Latencies.__slots__
     head = ["concurrency", *(_title(name) for name in names)]
     rows = [
         [

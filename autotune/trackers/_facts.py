@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.arms import effect_of
 from autotune.core.recommendation import Recommendation
-from autotune.core.speedup import Arm, SpeedupCurve, compare, effect_of, mean_latencies
+from autotune.core.speedup import SpeedupCurve, level_points, mean_latencies
 from autotune.core.statistics import Interval, mean_of
-from autotune.core.study import Level, StudySpec
-from autotune.core.trial import BASELINE, Failure, Measurement, Record
+from autotune.core.study import StudySpec
+from autotune.core.trial import BASELINE, Failure, Latencies, Measurement, Record
 
-LATENCIES = ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
 LONGEST = 500
 """Older servers refuse longer values; newer ones cut them without a word."""
 NAME_LENGTH = 250
@@ -33,8 +33,8 @@ class Value:
     step: int = 0
 
 
-def record_id(record: Record) -> str:
-    """The same for the same attempt, however often it is shown."""
+def run_key(record: Record) -> str:
+    """The same for the same attempt, however often it is shown; readable in a list of runs."""
     trial = record.trial
     k = f"k{trial.num_speculative_tokens}"
     return f"{record.launch_id}/{trial.candidate}/{k}/{record.outcome.kind}"
@@ -72,7 +72,7 @@ def tags(record: Record, host: str) -> dict[str, str]:
     """What is true of the attempt beside what was tried."""
     facts = record.facts
     known = {
-        "autotune.record_id": record_id(record),
+        "autotune.record_id": run_key(record),
         "autotune.why": record.why,
         "autotune.fingerprint": record.fingerprint,
         "host": host,
@@ -85,8 +85,8 @@ def tags(record: Record, host: str) -> dict[str, str]:
     return {name: cut(text) for name, text in known.items() if text}
 
 
-def metrics(spec: StudySpec, record: Record, baselines: Sequence[Record]) -> list[Value]:
-    """What was measured; the speedups need baseline records of the same prompts."""
+def metrics(spec: StudySpec, record: Record, known: Sequence[Record]) -> list[Value]:
+    """What was measured; `known` are the study's other records, whose baselines are the ratios'."""
     values: list[Value] = []
     if record.facts:
         values.append(Value("boot_s", record.facts.boot_s))
@@ -95,7 +95,7 @@ def metrics(spec: StudySpec, record: Record, baselines: Sequence[Record]) -> lis
         return finite(values)
     for level in spec.workload.levels:
         values += _level(record.measurement, level.concurrency)
-        values += _speedups(spec.workload.levels, record, baselines, level.concurrency)
+        values += _speedups(spec, record, known, level.concurrency)
     values += _acceptance(record.measurement.spec)
     invalid = sum(1 for p in record.measurement.passes if p.invalid)
     values.append(Value("invalid_passes", float(invalid)))
@@ -147,23 +147,27 @@ def _level(measurement: Measurement, concurrency: int) -> list[Value]:
     ]
     latencies = mean_latencies(passes)
     if latencies:
-        values += [Value(f"{name}.{at}", getattr(latencies, name)) for name in LATENCIES]
+        values += [Value(f"{n}.{at}", getattr(latencies, n)) for n in Latencies.__slots__]
     return values
 
 
 def _speedups(
-    levels: Sequence[Level], record: Record, baselines: Sequence[Record], concurrency: int
+    spec: StudySpec, record: Record, known: Sequence[Record], concurrency: int
 ) -> list[Value]:
+    """The record over the baselines of the same prompts, as a curve of this one launch has it."""
     trial = record.trial
-    same = [b for b in baselines if b.trial.stage.split == trial.stage.split]
-    if trial.candidate == BASELINE or trial.num_speculative_tokens == 0 or not same:
-        return []
-    ours, theirs = Arm(records=(record,)), Arm(records=tuple(same))
-    estimate = compare(ours, theirs, concurrency)
-    if estimate is None:
-        return []
-    full = effect_of(same, levels).on(estimate, 1, theirs.launches(concurrency))
-    return _interval(f"speedup.c{concurrency}", full.interval())
+    baselines = [
+        r
+        for r in known
+        if r.trial.candidate == BASELINE and r.trial.stage.prompts == trial.stage.prompts
+    ]
+    effect = effect_of([*known, record], spec.workload.levels)
+    points = level_points(spec, [*baselines, record], concurrency, effect)
+    return [
+        value
+        for point in points.get(trial.candidate, ())
+        for value in _interval(f"speedup.c{concurrency}", point.speedup)
+    ]
 
 
 def _acceptance(counters: SpecCounters | None) -> list[Value]:

@@ -15,6 +15,7 @@ from autotune.core.recommendation import of_stage
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
+from autotune.tuning.identity import identity
 from autotune.tuning.journal import mark_told, salvage
 from autotune.tuning.ledger import Ledger, record_id
 from autotune.tuning.paths import StudyPaths
@@ -94,7 +95,11 @@ def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
     now = next((c for c in spec.candidates if c.name == trial.candidate), None)
     if now is None:
         return trial.candidate == BASELINE
-    same_draft = (now.method, now.model) == (trial.method, trial.model)
+    same_draft = (now.method, now.model, now.weights) == (
+        trial.method,
+        trial.model,
+        trial.weights,
+    )
     return same_draft and dict(now.settings) == dict(trial.settings)
 
 
@@ -106,12 +111,14 @@ def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> floa
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
 
-def fingerprint(spec: StudySpec, prompts_sha256: str, probe: Mapping[str, str]) -> str:
+def fingerprint(spec: StudySpec, probe: Mapping[str, str]) -> str:
     """Hash of all that must be equal for two measurements to be compared."""
     workload = spec.workload
     parts = {
         "target": asdict(spec.target),
-        "prompts": prompts_sha256,
+        "weights": identity(spec.target.model),
+        # In order and by split: a block is what its place in the list makes it.
+        "prompts": [[asdict(p) for p in side] for side in (workload.search, workload.confirmation)],
         "sampling": asdict(workload.sampling),
         "max_tokens": workload.max_tokens,
         "ignore_eos": workload.ignore_eos,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.config import load
-from autotune.core.speedup import blocks_of
+from autotune.core.arms import blocks_of
 from autotune.core.trial import Launch, Record, Stage
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text

@@ -167,7 +167,7 @@ def test_who_fails_cold_is_out() -> None:
     assert result.finalist
     assert (result.finalist.candidate, result.basis) == ("draft-4l", Basis.SEARCH)
     assert any(
-        reason.startswith("eagle at K = 2 failed when launched as it would be deployed: Avail")
+        reason.startswith("eagle at K = 2, launched as it would be deployed: failed: Avail")
         for reason in result.reasons
     )
     alone = recommend(SPEC, [*gains({"eagle": {2: 1.4}}), crash])

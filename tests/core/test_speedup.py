@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.core.speedup import (
-    Arm,
-    SpeedupCurve,
-    arms,
-    compare,
-    curves,
-    effect_of,
-    mean_latencies,
-    overall_ratio,
-)
+from autotune.core.arms import Arm, arms, compare, effect_of
+from autotune.core.speedup import SpeedupCurve, curves, mean_latencies, overall_ratio
 from autotune.core.statistics import PRIOR_SD
 from autotune.core.study import Constraint, Objective, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage

@@ -6,7 +6,8 @@ import pytest
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.methods import METHODS
-from autotune.core.validity import Observed, k_not_in_force, why_invalid
+from autotune.core.steps import StepStats
+from autotune.core.validity import CHECKS, Observed, first_flaw, k_not_in_force
 
 SEEN = Observed(
     num_speculative_tokens=3,
@@ -17,9 +18,16 @@ SEEN = Observed(
     client_tokens=1000,
     server_tokens=1000,
     prefix_hit_rate=0.0,
+    client_lag_s=0.009,
     spec=SpecCounters(drafts=500, draft_tokens=1500, accepted_tokens=500),
     steps_by_k={3: 500},
+    steps=None,
 )
+
+
+def steps_of(seconds: float) -> StepStats:
+    """Steps that take so long."""
+    return StepStats(tokens=996, steps=500, merged=0, step_s=seconds, first_token_s=0.1)
 
 
 def drafted(tokens: int) -> SpecCounters:
@@ -29,7 +37,7 @@ def drafted(tokens: int) -> SpecCounters:
 
 def test_a_clean_pass_is_valid() -> None:
     """Nothing is wrong where nothing is wrong."""
-    assert why_invalid(SEEN) is None
+    assert first_flaw(SEEN) is None
     assert k_not_in_force(SEEN) is None
 
 
@@ -42,13 +50,39 @@ def test_a_clean_pass_is_valid() -> None:
         ({"server_tokens": 1021}, "the client counted 1000 tokens, the server 1021"),
         ({"prefix_hit_rate": 0.06}, "6% of the prompt tokens came from the prefix cache"),
         ({"spec": SpecCounters()}, "K = 3 was asked for, not one draft was counted"),
+        ({"spec": drafted(31)}, "K = 3 was asked for, 3.10 tokens per draft were counted"),
+        ({"client_lag_s": 0.201}, "the client was kept from running for 201 ms"),
+        (
+            {"client_lag_s": 0.6, "steps": steps_of(1.0)},
+            "the client was kept from running for 600 ms, a step takes 1000 ms",
+        ),
     ],
 )
 def test_each_check_names_its_numbers(change: dict[str, object], words: str) -> None:
     """The reason can be judged without looking anything up."""
-    why = why_invalid(replace(SEEN, **change))  # type: ignore[arg-type]
-    assert why is not None
-    assert words in why
+    flaw = first_flaw(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert flaw is not None
+    assert words in flaw.why
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"failed": 1, "first_error": "HTTP 500"}, "see that error"),
+        ({"client_tokens": 0, "server_tokens": 0}, "try one prompt by hand"),
+        ({"server_tokens": 979}, "nothing else may send to this server"),
+        ({"prefix_hit_rate": 0.06}, "enable_prefix_caching: false"),
+        ({"spec": drafted(31)}, "speculative_config in the engine's log"),
+        ({"spec": SpecCounters()}, "why it does not speculate"),
+        ({"client_lag_s": 0.3}, "leave the client a core"),
+    ],
+)
+def test_each_check_has_a_remedy_of_its_own(change: dict[str, object], words: str) -> None:
+    """What to do follows from what was wrong."""
+    flaw = first_flaw(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert flaw is not None
+    assert words in flaw.remedy
+    assert len({remedy for _, remedy in CHECKS}) == len(CHECKS) == 7
 
 
 @pytest.mark.parametrize(
@@ -57,6 +91,10 @@ def test_each_check_names_its_numbers(change: dict[str, object], words: str) -> 
         {"server_tokens": 980},
         {"server_tokens": 1020},
         {"prefix_hit_rate": 0.05},
+        {"prefix_hit_rate": None},
+        {"client_lag_s": 0.142},  # the worst seen on two cores, one of them the engine's
+        {"client_lag_s": 0.2},
+        {"client_lag_s": 0.5, "steps": steps_of(1.0)},
         {"spec": None},
         {"spec": SpecCounters(), "num_speculative_tokens": 0},
         {"spec": SpecCounters(), "method": METHODS["ngram"]},
@@ -65,13 +103,15 @@ def test_each_check_names_its_numbers(change: dict[str, object], words: str) -> 
 )
 def test_up_to_the_bound_a_pass_is_valid(change: dict[str, object]) -> None:
     """The bound itself is allowed; a lookup may find nothing, one-token replies draft nothing."""
-    assert why_invalid(replace(SEEN, **change)) is None  # type: ignore[arg-type]
+    assert first_flaw(replace(SEEN, **change)) is None  # type: ignore[arg-type]
 
 
 def test_first_broken_rule_is_the_cause() -> None:
     """Failed requests explain missing tokens, not the other way round."""
     seen = replace(SEEN, failed=4, first_error="refused", client_tokens=0, server_tokens=0)
-    assert why_invalid(seen) == "4 of 4 requests failed: refused"
+    flaw = first_flaw(seen)
+    assert flaw is not None
+    assert flaw.why == "4 of 4 requests failed: refused"
 
 
 @pytest.mark.parametrize(

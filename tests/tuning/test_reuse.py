@@ -8,6 +8,7 @@ import pytest
 from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import Cause, Failure, Record, Stage
 from autotune.errors import UserError
+from autotune.tuning.identity import identity
 from autotune.tuning.ledger import Ledger, read_records, record_id
 from autotune.tuning.tuner import to_retry, usable
 from tests.builders import GMU, make_record, make_spec
@@ -35,12 +36,27 @@ def test_a_record_of_the_same_candidate_counts() -> None:
         replace(FIRST, model="elsewhere/draft"),
         replace(FIRST, settings={"draft_sample_method": "probabilistic"}),
         replace(FIRST, method="eagle3", model="a/head"),
+        replace(FIRST, weights="0123456789abcdef"),
     ],
 )
 def test_another_draft_under_the_same_name_is_measured_anew(changed: Candidate) -> None:
     """A candidate is its method, model and settings, not its name."""
     spec = replace(SPEC, candidates=(changed, *SPEC.candidates[1:]))
     assert usable([record()], record().fingerprint, spec) == []
+
+
+def test_weights_retrained_in_place_are_another_draft(tmp_path: Path) -> None:
+    """The identity of a folder follows its files, not its path; a copy has the same."""
+    one, copy = tmp_path / "one", tmp_path / "copy"
+    for folder in (one, copy):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(b"weights")
+    before = identity(str(one))
+    assert before == identity(str(copy))
+    (one / "model.safetensors").write_bytes(b"Weights")
+    assert identity(str(one)) != before
+    assert identity("some/hub-id") == ""
 
 
 def test_another_memory_share_is_measured_anew() -> None:

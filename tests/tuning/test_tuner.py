@@ -252,17 +252,20 @@ def test_records_of_another_world_are_not_used(finished: Path) -> None:
 
 def test_fingerprint_follows_what_counts() -> None:
     """Whatever makes speeds incomparable changes it; what is searched, and how long, does not."""
-    same = fingerprint(SPEC, "abc", {"vllm": "0.32.0"})
-    assert fingerprint(make_spec(workload=SPEC.workload), "abc", {"vllm": "0.32.0"}) == same
-    for spec, prompts, version in (
-        (SPEC, "abd", "0.32.0"),
-        (SPEC, "abc", "0.33.0"),
-        (replace(SPEC, workload=make_workload(temperature=0.7)), "abc", "0.32.0"),
-        (replace(SPEC, workload=make_workload(max_tokens=32)), "abc", "0.32.0"),
-        (replace(SPEC, target=replace(SPEC.target, model="/models/other")), "abc", "0.32.0"),
-        (replace(SPEC, target=replace(SPEC.target, env={})), "abc", "0.32.0"),
+    same = fingerprint(SPEC, {"vllm": "0.32.0"})
+    assert fingerprint(make_spec(workload=SPEC.workload), {"vllm": "0.32.0"}) == same
+    swapped = replace(
+        SPEC.workload, search=SPEC.workload.confirmation, confirmation=SPEC.workload.search
+    )
+    for spec, version in (
+        (SPEC, "0.33.0"),
+        (replace(SPEC, workload=swapped), "0.32.0"),
+        (replace(SPEC, workload=make_workload(temperature=0.7)), "0.32.0"),
+        (replace(SPEC, workload=make_workload(max_tokens=32)), "0.32.0"),
+        (replace(SPEC, target=replace(SPEC.target, model="/models/other")), "0.32.0"),
+        (replace(SPEC, target=replace(SPEC.target, env={})), "0.32.0"),
     ):
-        assert fingerprint(spec, prompts, {"vllm": version}) != same
+        assert fingerprint(spec, {"vllm": version}) != same
 
 
 def test_ledger_values_are_speedups(tmp_path: Path) -> None:
