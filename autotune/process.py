@@ -1,12 +1,14 @@
 """A child process that always goes with us: own session, log file, TERM - wait - KILL - reap.
 
-Rules: no shell; only processes that we started are touched, by id and start time; when `stop`
-returns, the whole tree is gone, or it raises. A child also gets SIGTERM from the kernel when
-autotune itself is killed.
+Rules: no shell; only processes that we started are touched, by id and start time, and only in the
+boot that they were started in; when `stop` returns, the whole tree is gone, or it raises. A child
+also gets SIGTERM from the kernel when autotune itself is killed; what outlives that is found by the
+note that lies in a file for as long as a child lives.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +18,9 @@ from pathlib import Path
 
 import psutil
 
+from autotune.files import write_text
+
+NOTE = "process.json"
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.1
 KILL_S = 10.0
@@ -27,6 +32,10 @@ _LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec the loader's loc
 
 class ProcessWedgedError(RuntimeError):
     """A process survived SIGKILL: the machine needs a person."""
+
+
+class TornNoteError(ValueError):
+    """A note that does not say which process it is about."""
 
 
 class Child:
@@ -68,9 +77,17 @@ class Child:
 
 @contextlib.contextmanager
 def running(
-    argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace_s: float = 20.0
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    note: Path | None = None,
+    grace_s: float = 20.0,
 ) -> Iterator[Child]:
-    """Start a child with its output in `log`; it is gone when the block ends, however it ends."""
+    """Start a child with its output in `log`; it is gone when the block ends, however it ends.
+
+    `note` is the file that tells of it until then, for `end_orphan`.
+    """
     with log.open("ab") as sink:
         popen = subprocess.Popen(
             list(argv),
@@ -83,16 +100,33 @@ def running(
         )
     child = Child(popen, log)
     try:
+        if note:
+            write_note(note, child.pid)
         yield child
     finally:
         child.stop(grace_s)
+        if note:
+            note.unlink(missing_ok=True)
 
 
-def end_orphan(pid: int, created: float) -> bool:
-    """End what an earlier autotune left behind of a child's tree; True if something was.
+def write_note(path: Path, pid: int) -> None:
+    """Write down which process that is: its id, its start, and the boot that both belong to."""
+    about = {"pid": pid, "created": psutil.Process(pid).create_time(), "boot_id": _boot_id()}
+    write_text(path, json.dumps(about, indent=1) + "\n")
 
-    `created` is psutil's create_time of the child: a recycled pid is never touched.
+
+def end_orphan(note: Path) -> int | None:
+    """End what an earlier autotune left behind of a child's tree; gives its id if something was.
+
+    A recycled id is never touched. Raises TornNoteError.
     """
+    try:
+        about = json.loads(note.read_text(encoding="utf-8"))
+        pid, created, boot = int(about["pid"]), float(about["created"]), about["boot_id"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TornNoteError(f"{note} does not tell which process it is about") from error
+    if boot != _boot_id():
+        return None
 
     def tree() -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -100,15 +134,14 @@ def end_orphan(pid: int, created: float) -> bool:
                 return []
         return [p for p in _members(pid) if _started(p) > created - SAME_START_S]
 
-    found = any(map(_lives, tree()))
-    if found:
-        _end(pid, tree, ORPHAN_GRACE_S)
-    return found
+    if not any(map(_lives, tree())):
+        return None
+    _end(pid, tree, ORPHAN_GRACE_S)
+    return pid
 
 
-def created(pid: int) -> float:
-    """When a process was started, seconds since the epoch."""
-    return float(psutil.Process(pid).create_time())
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def _die_with_parent() -> None:

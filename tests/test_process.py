@@ -1,5 +1,6 @@
 """No process outlives its block, and nothing that we did not start is touched."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune import process
-from autotune.process import end_orphan, running
+from autotune.process import TornNoteError, end_orphan, running, write_note
 
 TREE = """
 import os, signal, subprocess, sys, time
@@ -62,6 +62,7 @@ class Tree:
     def __init__(self, folder: Path) -> None:
         self.pids = folder / "pids"
         self.log = folder / "child.log"
+        self.note = folder / "process.json"
         self.env = {**os.environ, "CODE": TREE, "PIDS": str(self.pids)}
 
     def argv(self, *words: str) -> list[str]:
@@ -171,21 +172,28 @@ def test_orphan_is_ended_by_id_and_start_time(tree: Tree) -> None:
     """The tree that an earlier, killed autotune left behind ends, deaf or not."""
     popen = subprocess.Popen(tree.argv("parent"), env=tree.env, start_new_session=True)
     pids = (popen.pid, tree.grandchild())
-    assert end_orphan(popen.pid, process.created(popen.pid))
+    write_note(tree.note, popen.pid)
+    assert end_orphan(tree.note) == popen.pid
     assert not any(map(lives, pids))
     assert popen.wait() == -signal.SIGTERM
-    assert not end_orphan(popen.pid, 0.0)
+    assert end_orphan(tree.note) is None
 
 
 def test_orphan_whose_leader_is_gone_is_ended(tree: Tree) -> None:
     """What a server's main process left behind is found by the session it led."""
     argv = tree.argv("parent", "leaves")
     popen = subprocess.Popen(argv, env=tree.env, start_new_session=True)
-    started = process.created(popen.pid)
+    write_note(tree.note, popen.pid)
     grandchild = tree.grandchild()
     assert popen.wait() == 7
-    assert end_orphan(popen.pid, started)
+    assert end_orphan(tree.note) == popen.pid
     assert not lives(grandchild)
+
+
+def changed(note: Path, **fields: object) -> Path:
+    """The note with other values."""
+    note.write_text(json.dumps(json.loads(note.read_text()) | fields))
+    return note
 
 
 def test_recycled_pid_is_left_alone(tree: Tree) -> None:
@@ -193,8 +201,46 @@ def test_recycled_pid_is_left_alone(tree: Tree) -> None:
     popen = subprocess.Popen(tree.argv(), env=tree.env, start_new_session=True)
     try:
         child = tree.grandchild()
-        assert not end_orphan(popen.pid, process.created(popen.pid) - 60)
+        write_note(tree.note, popen.pid)
+        started = json.loads(tree.note.read_text())["created"]
+        assert end_orphan(changed(tree.note, created=started - 60)) is None
         assert lives(child)
     finally:
         popen.kill()
         popen.wait()
+
+
+@pytest.mark.parametrize("leader", ["lives", "leaves"])
+def test_a_note_of_another_boot_touches_nothing(tree: Tree, leader: str) -> None:
+    """After a reboot the same numbers, with or without a session's leader, are somebody else's."""
+    words = ["parent", "leaves"] if leader == "leaves" else ["parent"]
+    popen = subprocess.Popen(tree.argv(*words), env=tree.env, start_new_session=True)
+    try:
+        write_note(tree.note, popen.pid)
+        grandchild = tree.grandchild()
+        if leader == "leaves":
+            assert popen.wait() == 7
+        assert end_orphan(changed(tree.note, boot_id="another")) is None
+        assert lives(grandchild)
+    finally:
+        popen.kill()
+        popen.wait()
+
+
+@pytest.mark.parametrize("text", ["", '{"pid": 1', "[]", '{"pid": 1, "created": 0.0}', "null"])
+def test_a_torn_note_is_told(tree: Tree, text: str) -> None:
+    """It names no process, so none is touched."""
+    tree.note.write_text(text)
+    with pytest.raises(TornNoteError, match=r"process\.json does not tell"):
+        end_orphan(tree.note)
+
+
+def test_the_note_lies_there_for_as_long_as_the_child_lives(tree: Tree) -> None:
+    """A normal end leaves nothing for a later autotune to look for."""
+    with running(tree.argv(), env=tree.env, log=tree.log, note=tree.note) as child:
+        about = json.loads(tree.note.read_text())
+        assert about["pid"] == child.pid
+        assert about["created"] == pytest.approx(time.time(), abs=30)
+        assert about["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert list(tree.note.parent.glob(".*")) == []
+    assert not tree.note.exists()

@@ -1,6 +1,5 @@
 """`run` and `plan`: the parts joined, once."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from autotune import process
 from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare, serve_order
 from autotune.cli.progress import FIRST_PASS_S, screen
@@ -18,7 +18,6 @@ from autotune.core.trial import Failure, Launch, Record, Stage
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find
-from autotune.process import end_orphan
 from autotune.tuning import saved
 from autotune.tuning.ledger import Ledger, read_records
 from autotune.tuning.lock import held
@@ -149,10 +148,14 @@ def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> No
 
 def _end_orphans(paths: StudyPaths) -> None:
     """End servers that an earlier, killed autotune left behind; only those it started."""
-    for note in sorted(paths.launches.glob("*/process.json")):
-        about = json.loads(note.read_text(encoding="utf-8"))
-        if end_orphan(int(about["pid"]), float(about["created"])):
-            console.print(f"ended server {about['pid']}, left behind by a killed run")
+    for note in sorted(paths.launches.glob(f"*/{process.NOTE}")):
+        try:
+            pid = process.end_orphan(note)
+        except process.TornNoteError as error:
+            console.print(f"{escape(str(error))}: removed; a killed run's server may be left")
+        else:
+            if pid is not None:
+                console.print(f"ended server {pid}, left behind by a killed run")
         note.unlink()
 
 

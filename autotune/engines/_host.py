@@ -22,28 +22,35 @@ def driver_version() -> str:
     return _nvidia("driver_version")
 
 
-def free_memory() -> int:
-    """Free bytes of what the engine fills: the GPU's memory, or RAM."""
-    if not device_name().startswith("cpu"):
-        free = _query("memory.free")
-        return int(free) * 1024 * 1024 if free.isdigit() else 0
-    return int(psutil.virtual_memory().available)
+def free_memory(visible: str = "") -> tuple[int, ...]:
+    """Free bytes of each device that the engine may fill: GPUs, or RAM.
+
+    `visible` is CUDA_VISIBLE_DEVICES. One number for each, since a sum hides the one GPU that is
+    still full among many, and a minimum sees only the fullest, which may be somebody else's.
+    """
+    if device_name().startswith("cpu"):
+        return (int(psutil.virtual_memory().available),)
+    gpus = [tuple(map(str.strip, row.split(","))) for row in _query("index,uuid,memory.free")]
+    asked = [word.strip() for word in visible.split(",") if word.strip()]
+    ours = [g for g in gpus if any(g[0] == a or g[1].startswith(a) for a in asked)] or gpus
+    return tuple(int(gpu[-1]) << 20 if gpu[-1].isdigit() else 0 for gpu in ours)
 
 
 @functools.cache
 def _nvidia(field: str) -> str:
-    return _query(field)
+    return next(iter(_query(field)), "")
 
 
-def _query(field: str) -> str:
+def _query(fields: str) -> list[str]:
+    """One line for each GPU; none without a GPU."""
     if shutil.which("nvidia-smi") is None:
-        return ""
-    argv = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
+        return []
+    argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.splitlines()[0].strip() if done.stdout.strip() else ""
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from autotune.engines import _logs, _metrics, live_k
 from autotune.engines._host import device_name, driver_version, free_memory
 from autotune.engines._http import HttpGoneError, complete, free_port, get
 from autotune.errors import LaunchError, UserError
+from autotune.files import write_text
 from autotune.ports import Counters, Engine, ServeOrder
 
 MODULE = ("-m", "vllm.entrypoints.openai.api_server")
@@ -160,25 +161,27 @@ class VllmEngine:
     @contextlib.contextmanager
     def serve(self, order: ServeOrder) -> Iterator[VllmServer]:
         """Start a server, wait until it completes a request, and end it with the block."""
-        before, port = free_memory(), free_port()
-        argv, env = self.command(order, port), self._environment(order)
-        log = order.folder / "engine.log"
-        _note(order.folder / "launch.argv.json", {"argv": list(argv), "env": _ours(env)})
-        started = time.monotonic()
-        with contextlib.ExitStack() as stack:
+        port, env = free_port(), self._environment(order)
+        argv = self.command(order, port)
+        about = {"argv": list(argv), "env": _ours(env)}
+        write_text(order.folder / "launch.argv.json", json.dumps(about, indent=1) + "\n")
+        with _memory_back(env.get("CUDA_VISIBLE_DEVICES", "")), contextlib.ExitStack() as stack:
+            started = time.monotonic()
             try:
-                child = stack.enter_context(process.running(argv, env=env, log=log))
+                child = stack.enter_context(
+                    process.running(
+                        argv,
+                        env=env,
+                        log=order.folder / "engine.log",
+                        note=order.folder / process.NOTE,
+                    )
+                )
             except OSError as error:  # no such program, no right to run it
                 remedy = "see `target.launcher`, the program that starts the engine"
                 raise LaunchError(Cause.LAUNCHER_BROKEN, str(error), remedy) from error
-            _note(
-                order.folder / "process.json",
-                {"pid": child.pid, "created": process.created(child.pid)},
-            )
             url = f"http://127.0.0.1:{port}"
             _wait_ready(child, url, order, started)
             yield self._server(child, url, order, time.monotonic() - started)
-        _wait_memory(before)
 
     def _server(
         self, child: process.Child, url: str, order: ServeOrder, boot_s: float
@@ -249,11 +252,20 @@ def _wait_ready(child: process.Child, url: str, order: ServeOrder, started: floa
         )
 
 
-def _wait_memory(before: int) -> None:
-    # Page cache may keep some; what matters is that the next launch is not refused for memory.
-    deadline = time.monotonic() + MEMORY_SETTLE_S
-    while free_memory() < before * (1 - MEMORY_SLACK) and time.monotonic() < deadline:
-        time.sleep(0.2)
+@contextlib.contextmanager
+def _memory_back(visible: str) -> Iterator[None]:
+    """When this ends, however it ends, every device has back what it had free, or time is up."""
+    before = free_memory(visible)
+    try:
+        yield
+    finally:
+        # Page cache may keep some; what matters is that the next launch is not refused for memory.
+        deadline = time.monotonic() + MEMORY_SETTLE_S
+        while time.monotonic() < deadline:
+            pairs = zip(free_memory(visible), before, strict=False)
+            if all(now >= then * (1 - MEMORY_SLACK) for now, then in pairs):
+                break
+            time.sleep(0.2)
 
 
 def _steps_file(folder: Path) -> Path:
@@ -273,10 +285,6 @@ def _ours(env: Mapping[str, str]) -> dict[str, str]:
     # Only what a result depends on; the rest of the environment may hold secrets.
     keys = ("VLLM_", "OMP_", "KMP_", "LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE", "AUTOTUNE_")
     return shown({k: v for k, v in env.items() if k.startswith(keys)})
-
-
-def _note(path: Path, value: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 PLUGIN: Engine = VllmEngine()

@@ -1,0 +1,113 @@
+"""What the device has free, and that nobody goes on before an ended engine has given it back.
+
+A program named nvidia-smi, first on the PATH, tells what each test wants.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune.engines import _host, vllm
+from autotune.errors import LaunchError
+from autotune.ports import Engine, find
+from tests.engines.orders import order
+
+MIB = 1 << 20
+_SMI = """#!/bin/sh
+case "$1" in
+  --query-gpu=name) echo "NVIDIA Test"; echo "NVIDIA Test" ;;
+  --query-gpu=index,uuid,memory.free)
+    head -n 1 "{folder}/free" | tr ';' '\\n'
+    [ "$(wc -l < "{folder}/free")" -le 1 ] || sed -i 1d "{folder}/free" ;;
+esac
+"""
+
+
+class Gpus:
+    """Two GPUs: one line of their free MiB for each time that somebody asks, the last one stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "free"
+        self.tell((0, 0))
+
+    def tell(self, *free: tuple[int | str, int | str]) -> None:
+        """What to answer from now on."""
+        lines = [f"0, GPU-aaaa-1, {a};1, GPU-bbbb-2, {b}\n" for a, b in free]
+        self._file.write_text("".join(lines))
+
+    @property
+    def left(self) -> int:
+        """Answers that nobody has asked for, the lasting one apart."""
+        return self._file.read_text().count("\n") - 1
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpus]:
+    """A machine with two GPUs."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(_SMI.format(folder=tmp_path))
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    _host._nvidia.cache_clear()
+    yield Gpus(tmp_path)
+    _host._nvidia.cache_clear()
+
+
+def test_the_free_memory_of_every_gpu(gpus: Gpus) -> None:
+    """One number each; a GPU that does not tell (one cut in slices) counts as nothing."""
+    gpus.tell((100, 200))
+    assert _host.device_name() == "NVIDIA Test"
+    assert _host.free_memory() == (100 * MIB, 200 * MIB)
+    gpus.tell(("[N/A]", 200))
+    assert _host.free_memory() == (0, 200 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("visible", "free"),
+    [
+        ("", (100, 200)),
+        ("1", (200,)),
+        ("0, 1", (100, 200)),
+        ("GPU-bbbb", (200,)),
+        ("MIG-cccc", (100, 200)),  # nothing that we know of: all of them
+    ],
+)
+def test_the_gpus_of_others_do_not_count(gpus: Gpus, visible: str, free: tuple[int, ...]) -> None:
+    """CUDA_VISIBLE_DEVICES, by number or by the beginning of the UUID."""
+    gpus.tell((100, 200))
+    assert _host.free_memory(visible) == tuple(mib * MIB for mib in free)
+
+
+def test_a_cpu_has_one_memory() -> None:
+    """RAM that is available, where no GPU is."""
+    _host._nvidia.cache_clear()
+    if _host.device_name().startswith("cpu"):
+        [free] = _host.free_memory()
+        assert free > MIB
+
+
+@pytest.mark.parametrize("full", [(1000, 10), (10, 1000)])
+def test_memory_is_awaited_after_a_failed_start(
+    gpus: Gpus, tmp_path: Path, full: tuple[int, int]
+) -> None:
+    """An engine that died may hold one GPU's memory for a while: the launch ends after that."""
+    engine: Engine = find("engines", "vllm")
+    dies = order(tmp_path / "launch", launcher=(sys.executable, "-c", "raise SystemExit(1)"))
+    gpus.tell((1000, 1000), full, full, full, (980, 1000), (1000, 1000))
+    with pytest.raises(LaunchError), engine.serve(dies):
+        pass
+    assert gpus.left == 0
+
+
+def test_memory_that_never_comes_back_is_not_awaited_for_ever(
+    gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else may have taken it: the next launch will tell."""
+    monkeypatch.setattr(vllm, "MEMORY_SETTLE_S", 0.3)
+    engine: Engine = find("engines", "vllm")
+    dies = order(tmp_path / "launch", launcher=(sys.executable, "-c", "raise SystemExit(1)"))
+    gpus.tell((1000, 1000), (10, 10))
+    with pytest.raises(LaunchError), engine.serve(dies):
+        pass
