@@ -22,17 +22,20 @@ from autotune.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """One reading of the engine's metrics; cumulative but for the three gauges."""
+    """One reading of the engine's metrics; cumulative but for the three gauges.
+
+    What an engine does not show is None, not known; without the other four nothing is measured.
+    """
 
     spec: SpecCounters | None
     generation_tokens: int
     prompt_tokens: int
-    prefix_queries: int
-    prefix_hits: int
-    preemptions: int
+    prefix_queries: int | None
+    prefix_hits: int | None
+    preemptions: int | None
     running: int
     waiting: int
-    kv_cache_usage: float
+    kv_cache_usage: float | None
     """Share of the KV cache in use, a fraction."""
 
 

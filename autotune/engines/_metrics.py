@@ -2,7 +2,8 @@
 
 Rules: names that differ between vLLM generations are rows of `NAMES`, newest first; samples are
 summed over engines; `_created` timestamps are no counters; a family that is absent is None ("not
-known"), never 0. Source: vllm/v1/metrics/loggers.py, vllm/v1/spec_decode/metrics.py.
+known"), never 0, and one that no pass can do without is an error. Source:
+vllm/v1/metrics/loggers.py, vllm/v1/spec_decode/metrics.py.
 """
 
 from collections import defaultdict
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.trial import Cause
+from autotune.errors import LaunchError
 from autotune.ports import Counters
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -68,17 +71,17 @@ def scrape(text: str) -> Samples:
 
 
 def counters(samples: Samples) -> Counters:
-    """One reading; the speculation counters are None when the engine shows none."""
+    """One reading; raises LaunchError when the engine shows less than a pass needs."""
     return Counters(
         spec=_spec(samples),
-        generation_tokens=_int(samples, "generation_tokens"),
-        prompt_tokens=_int(samples, "prompt_tokens"),
-        prefix_queries=_int(samples, "prefix_queries"),
-        prefix_hits=_int(samples, "prefix_hits"),
-        preemptions=_int(samples, "preemptions"),
-        running=_int(samples, "running"),
-        waiting=_int(samples, "waiting"),
-        kv_cache_usage=samples.total("kv_cache_usage") or 0.0,
+        generation_tokens=_needed(samples, "generation_tokens"),
+        prompt_tokens=_needed(samples, "prompt_tokens"),
+        prefix_queries=_count(samples, "prefix_queries"),
+        prefix_hits=_count(samples, "prefix_hits"),
+        preemptions=_count(samples, "preemptions"),
+        running=_needed(samples, "running"),
+        waiting=_needed(samples, "waiting"),
+        kv_cache_usage=samples.total("kv_cache_usage"),
     )
 
 
@@ -90,16 +93,28 @@ def kv_cache_tokens(samples: Samples) -> int | None:
 
 
 def _spec(samples: Samples) -> SpecCounters | None:
-    drafts = samples.total("drafts")
+    drafts = _count(samples, "drafts")
     if drafts is None:
         return None
     return SpecCounters(
-        drafts=int(drafts),
-        draft_tokens=_int(samples, "draft_tokens"),
-        accepted_tokens=_int(samples, "accepted_tokens"),
+        drafts=drafts,
+        draft_tokens=_needed(samples, "draft_tokens"),
+        accepted_tokens=_needed(samples, "accepted_tokens"),
         accepted_per_pos=samples.by_position(),
     )
 
 
-def _int(samples: Samples, field: str) -> int:
-    return int(samples.total(field) or 0)
+def _count(samples: Samples, field: str) -> int | None:
+    total = samples.total(field)
+    return None if total is None else int(total)
+
+
+def _needed(samples: Samples, field: str) -> int:
+    count = _count(samples, field)
+    if count is None:
+        raise LaunchError(
+            Cause.ENGINE_REFUSED,
+            f"/metrics shows no {' or '.join(NAMES[field])}",
+            "the names of this engine's metrics are unknown: use a version of vLLM that shows them",
+        )
+    return count

@@ -2,19 +2,17 @@
 
 Rules: a launch never raises for what the engine does, it yields failures; the server is drained
 before K changes; every K of a launch runs every block, in a seeded shuffled order; a pass is on
-disk before the next one starts.
+disk before the next one starts; no request finds another one's prompt in the prefix cache.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-from autotune.core.acceptance import SpecCounters
-from autotune.core.latency import summarise
-from autotune.core.steps import step_stats
-from autotune.core.study import JSON, StudySpec
+from autotune.core.study import JSON, Prompt, StudySpec
 from autotune.core.trial import (
     Cause,
     EngineFacts,
@@ -25,19 +23,12 @@ from autotune.core.trial import (
     Pass,
     Record,
 )
-from autotune.core.validity import Observed, k_not_in_force, why_invalid
+from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
-from autotune.ports import (
-    Counters,
-    Engine,
-    LoadGenerator,
-    LoadResult,
-    Request,
-    ServeOrder,
-    Server,
-)
+from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server
 from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDone, ServerReady
 from autotune.tuning.journal import Journal
+from autotune.tuning.passes import Place, Readings, as_pass, observe
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.samples import SampleWriter, compact
 
@@ -45,6 +36,28 @@ TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
 OVERTIME = 1.5
 """A launch past its time ends after min_blocks, past this multiple of it after two."""
+
+
+class Phase(StrEnum):
+    """How far a launch has come."""
+
+    STARTING = "starting"  # warm-up included
+    MEASURING = "measuring"
+
+
+OF_ONE_K: Mapping[Phase, Collection[Cause]] = {
+    # Memory that a smaller K may leave free; whatever else keeps a server down does so at every K.
+    Phase.STARTING: {
+        Cause.OUT_OF_MEMORY_START,
+        Cause.OUT_OF_MEMORY_RUNTIME,
+        Cause.KV_CACHE_TOO_SMALL,
+    },
+    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE},
+}
+"""The causes that belong to the K in hand alone; any other one fails every K of its launch.
+
+A K that gets no record is launched again by the plan, with a smaller K_max.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +81,21 @@ class _Run:
     folder: Path
     passes: list[Pass] = field(default_factory=list)
     facts: EngineFacts | None = None
-    in_flight: int | None = None
-    """The K being measured, to whom a crash belongs."""
+    phase: Phase = Phase.STARTING
+    in_hand: int
+    """The K being measured or warmed up; K_max while the server starts."""
     ready: float = 0.0
 
 
 def run_launch(launch: Launch, rig: Rig, config_file: Path, folder: Path) -> Iterator[Record]:
     """Serve, measure, and yield a record for every K; a failure is a record, too."""
     rig.notify(LaunchStarted(launch=launch, folder=folder))
-    run = _Run(launch=launch, rig=rig, folder=folder)
+    run = _Run(launch=launch, rig=rig, folder=folder, in_hand=launch.k_max)
     failure: Failure | None = None
     try:
         _serve(run, config_file)
     except LaunchError as error:
-        failure = error.failure
+        failure = _in_time(run, error.failure)
     rig.notify(LaunchEnded(launch=launch, failure=failure))
     for k in launch.num_speculative_tokens:
         outcome = _outcome(run, k, failure)
@@ -105,7 +119,7 @@ def _serve(run: _Run, config_file: Path) -> None:
         env=target.env,
         live=run.launch.live,
         model=str(target.engine_args.get("served_model_name", target.model)),
-        start_timeout_s=run.rig.spec.search.start_timeout_s,
+        start_timeout_s=_start_timeout_s(run),
     )
     samples_file = run.folder / "samples.jsonl"
     with (
@@ -117,10 +131,10 @@ def _serve(run: _Run, config_file: Path) -> None:
         journal.facts(server.facts)
         run.rig.notify(ServerReady(launch=run.launch, boot_s=server.facts.boot_s))
         _warm_up(run, server)
-        run.ready = time.monotonic()
+        run.ready, run.phase = time.monotonic(), Phase.MEASURING
         for index, concurrency, k in _order(run):
+            run.in_hand = k
             for _ in range(TRIES_PER_PASS):
-                run.in_flight = k
                 measured, result = _measure(run, server, index, concurrency, k)
                 run.passes.append(measured)
                 journal.add(measured)
@@ -128,8 +142,24 @@ def _serve(run: _Run, config_file: Path) -> None:
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
                     break
-        run.in_flight = None
     compact(samples_file)
+
+
+def _start_timeout_s(run: _Run) -> float:
+    left = run.launch.start_timeout_s
+    allowed = run.rig.spec.search.start_timeout_s
+    return allowed if left is None else min(left, allowed)
+
+
+def _in_time(run: _Run, failure: Failure) -> Failure:
+    """A start that only the budget cut short says nothing about the configuration."""
+    if (
+        failure.cause is not Cause.START_TIMEOUT
+        or _start_timeout_s(run) == run.rig.spec.search.start_timeout_s
+    ):
+        return failure
+    detail = f"{failure.detail}, which was all that the budget had left"
+    return Failure(cause=Cause.NO_TIME, detail=detail, remedy="go on with a larger budget")
 
 
 def _order(run: _Run) -> Iterator[tuple[int, int, int]]:
@@ -166,10 +196,8 @@ def _warm_up(run: _Run, server: Server) -> None:
             : level.concurrency
         ]
         for k in run.launch.num_speculative_tokens:
-            salt = f"warm-up.{level.concurrency}.{k}"
-            requests = [
-                Request(prompt=p, cache_salt=salt, xargs=_xargs(run.launch, k)) for p in prompts
-            ]
+            run.in_hand = k
+            requests = _requests(run, prompts, k, f"warm-up.{level.concurrency}.{k}")
             result = run.rig.load_generator.run(server, workload, requests, level.concurrency)
             server.check_alive()
             errors = [s.error for s in result.samples if s.error]
@@ -188,107 +216,56 @@ def _measure(
     run: _Run, server: Server, index: int, concurrency: int, k: int
 ) -> tuple[Pass, LoadResult]:
     spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
-    # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
-    salt = f"{split}.{index}.{concurrency}.{k}.{order}"
-    requests = [
-        Request(prompt=prompt, cache_salt=salt, xargs=_xargs(run.launch, k))
-        for prompt in spec.workload.block(split, concurrency, index)
-    ]
+    prompts = spec.workload.block(split, concurrency, index)
+    requests = _requests(run, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
     server.wait_drained()
     before = server.counters()
     started = time.monotonic() - run.ready
     result = run.rig.load_generator.run(server, spec.workload, requests, concurrency)
     server.check_alive()
     server.wait_drained()
-    after = server.counters()
-    steps = server.steps_by_k() if run.launch.live else None
-    seen = _observe(run, k, result, before, after, steps)
-    if run.launch.live and (why := k_not_in_force(seen)):
-        raise LaunchError(
-            Cause.LIVE_K_NOT_IN_FORCE, why, "autotune goes on with one launch per K by itself"
-        )
-    return _as_pass(seen, result, (before, after), (index, concurrency, order, started)), result
-
-
-def _observe(
-    run: _Run,
-    k: int,
-    result: LoadResult,
-    before: Counters,
-    after: Counters,
-    steps: Mapping[int, int] | None,
-) -> Observed:
-    errors = [s.error for s in result.samples if s.error]
-    queries = after.prefix_queries - before.prefix_queries
-    hits = after.prefix_hits - before.prefix_hits
-    return Observed(
-        num_speculative_tokens=k,
-        method=run.launch.candidate.row if run.launch.candidate else None,
-        requests=len(result.samples),
-        failed=len(errors),
-        first_error=errors[0] if errors else "",
-        client_tokens=sum(s.output_tokens for s in result.samples),
-        server_tokens=after.generation_tokens - before.generation_tokens,
-        prefix_hit_rate=hits / queries if queries > 0 else 0.0,
-        spec=_spec_delta(run, before, after),
-        steps_by_k=steps,
+    read = Readings(
+        before=before,
+        after=server.counters(),
+        steps_by_k=server.steps_by_k() if run.launch.live else None,
     )
-
-
-def _spec_delta(run: _Run, before: Counters, after: Counters) -> SpecCounters | None:
-    if run.launch.k_max == 0 or after.spec is None or before.spec is None:
-        return None
-    try:
-        return after.spec - before.spec
-    except ValueError as error:
-        raise LaunchError(
-            Cause.CRASHED_RUNTIME, str(error), "the server restarted inside a pass"
-        ) from error
-
-
-def _as_pass(
-    seen: Observed,
-    result: LoadResult,
-    counters: tuple[Counters, Counters],
-    place: tuple[int, int, int, float],
-) -> Pass:
-    (index, concurrency, order, started), (before, after) = place, counters
-    return Pass(
-        num_speculative_tokens=seen.num_speculative_tokens,
+    place = Place(
+        num_speculative_tokens=k,
         concurrency=concurrency,
         block=index,
         order=order,
         started_s=started,
-        duration_s=result.duration_s,
-        requests=seen.requests,
-        failed=seen.failed,
-        prompt_tokens=sum(s.prompt_tokens for s in result.samples),
-        output_tokens=seen.client_tokens,
-        latencies=summarise(result.samples),
-        spec=seen.spec,
-        steps=step_stats(result.samples, seen.num_speculative_tokens),
-        prefix_hit_rate=seen.prefix_hit_rate,
-        preemptions=after.preemptions - before.preemptions,
-        invalid=why_invalid(seen),
     )
+    seen = observe(run.launch, place, result, read)
+    if run.launch.live and (why := k_not_in_force(seen)):
+        raise LaunchError(
+            Cause.LIVE_K_NOT_IN_FORCE, why, "autotune goes on with one launch per K by itself"
+        )
+    return as_pass(place, result, read, seen), result
+
+
+def _requests(run: _Run, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
+    # Prompts of one pass may begin alike (a system prompt, the chat template): one salt each.
+    # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
+    xargs = {"num_speculative_tokens": k} if run.launch.live else {}
+    return [
+        Request(prompt=prompt, cache_salt=f"{salt}.{i}", xargs=xargs)
+        for i, prompt in enumerate(prompts)
+    ]
 
 
 def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
-    """A failure belongs to the K in flight; other K keep what they had measured by then."""
+    """What one K gets: its measurement, the failure if it is its own, or nothing yet."""
     mine = tuple(p for p in run.passes if p.num_speculative_tokens == k)
     valid = any(p.invalid is None for p in mine)
     if failure is not None:
-        if failure.cause is Cause.LIVE_K_NOT_IN_FORCE or run.in_flight in (None, k):
+        if k == run.in_hand or failure.cause not in OF_ONE_K[run.phase]:
             return failure
         return Measurement(passes=mine, cut_short=True) if valid else None
     if not valid:
         why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
-        return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy="mend what made it invalid")
+        return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)
     return Measurement(passes=mine)
-
-
-def _xargs(launch: Launch, k: int) -> Mapping[str, int]:
-    return {"num_speculative_tokens": k} if launch.live else {}
 
 
 def _header(measured: Pass) -> Mapping[str, JSON]:

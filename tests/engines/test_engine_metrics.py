@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.trial import Cause
 from autotune.engines._metrics import counters, kv_cache_tokens, scrape
+from autotune.errors import LaunchError
 
 RECORDED = (Path(__file__).parent / "metrics" / "vllm-0.32.0-eagle.txt").read_text()
 """An EAGLE launch with K_max = 3 after some passes at K = 1 and two steps or so at K = 2."""
@@ -68,6 +70,39 @@ def test_no_speculation_is_none_and_not_zero() -> None:
     assert counters(scrape(plain)).generation_tokens == 74
 
 
+def without(*words: str) -> str:
+    """The recorded reading without the families of these names."""
+    lines = RECORDED.splitlines()
+    return "\n".join(x for x in lines if not any(word in x for word in words)) + "\n"
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:generation_tokens",
+        "vllm:prompt_tokens",
+        "vllm:spec_decode_num_draft_tokens",
+    ],
+)
+def test_what_no_pass_can_do_without_is_an_error(family: str) -> None:
+    """A gauge of 0 that nobody showed would call a busy server drained."""
+    with pytest.raises(LaunchError) as told:
+        counters(scrape(without(family)))
+    assert told.value.cause is Cause.ENGINE_REFUSED
+    assert f"/metrics shows no {family}" in told.value.detail
+    assert "names of this engine's metrics are unknown" in told.value.remedy
+
+
+def test_what_a_pass_can_do_without_is_none() -> None:
+    """Not known, never 0: no hits would be a clean bill for the prefix cache."""
+    read = counters(scrape(without("prefix_cache", "num_preemptions", "cache_usage_perc")))
+    assert (read.prefix_queries, read.prefix_hits) == (None, None)
+    assert (read.preemptions, read.kv_cache_usage) == (None, None)
+    assert read.generation_tokens == 74
+
+
 def test_speculation_that_has_not_drafted_yet_is_zero() -> None:
     """The families are there from the start: a first reading to subtract."""
     fresh = "".join(
@@ -75,7 +110,7 @@ def test_speculation_that_has_not_drafted_yet_is_zero() -> None:
         f'vllm:spec_decode_num_{name}_total{{engine="0"}} 0.0\n'
         for name in ("drafts", "draft_tokens", "accepted_tokens")
     )
-    assert counters(scrape(fresh)).spec == SpecCounters()
+    assert counters(scrape(without("spec_decode") + fresh)).spec == SpecCounters()
 
 
 def test_positions_keep_their_order_and_their_gaps() -> None:
@@ -98,7 +133,7 @@ def test_positions_keep_their_order_and_their_gaps() -> None:
 def test_names_of_older_engines(old: str, value: float) -> None:
     """A gauge that was renamed is found under either name."""
     text = f'# TYPE {old} gauge\n{old}{{engine="0"}} {value}\n'
-    assert counters(scrape(text)).kv_cache_usage == value
+    assert scrape(text).total("kv_cache_usage") == value
 
 
 def test_kv_cache_capacity() -> None:

@@ -34,7 +34,7 @@ class Call:
     candidate: str
     k: int
     concurrency: int
-    salt: str
+    salts: tuple[str, ...]
     prompts: tuple[str, ...]
     number: int
     """How many measured passes came before, over all launches; -1 for a warm-up."""
@@ -42,7 +42,13 @@ class Call:
     @property
     def block(self) -> int:
         """The block of a measured pass, as its cache salt tells it."""
-        return int(self.salt.split(".")[1])
+        return int(self.salts[0].split(".")[1])
+
+    @property
+    def dice(self) -> random.Random:
+        """The noise of this pass: the same when it is run again, in whatever order."""
+        place = self.salts[0].rsplit(".", 2)[0]
+        return random.Random(f"{self.candidate}/{self.k}/{place}")
 
 
 def no_trouble(call: Call) -> str | None:
@@ -61,7 +67,10 @@ class World:
     """May raise when a server of this candidate is started."""
     force_k: int | None = None
     """The K that the scheduler has in force, whatever was asked for."""
+    lag_s: float = 0.0
+    """How late the client is in every pass."""
     now: float = 0.0
+    orders: list[ServeOrder] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -89,6 +98,7 @@ class World:
         """A server, counted while it lives."""
         about = json.loads(order.config_file.read_text())
         self.log.append(f"start {about['candidate']}")
+        self.orders.append(order)
         self.start_trouble(about["candidate"])
         self.servers += 1
         try:
@@ -109,7 +119,7 @@ class World:
             candidate=server.candidate,
             k=k,
             concurrency=concurrency,
-            salt=requests[0].cache_salt,
+            salts=tuple(r.cache_salt for r in requests),
             prompts=tuple(r.prompt.id for r in requests),
             number=-1 if warm_up else len(self.passes),
         )
@@ -172,15 +182,19 @@ class FakeServer:
         """Replies of full length at the table's speed, and the counts that go with them."""
         tokens = 0 if error else max_tokens * len(call.prompts)
         speed = tput_of(call.candidate, call.k)[call.concurrency]
-        noise = random.Random(f"{call.candidate}/{call.k}/{call.salt.rpartition('.')[0]}")
-        duration = len(call.prompts) * max_tokens / speed * math.exp(noise.gauss(0, 0.005))
+        duration = len(call.prompts) * max_tokens / speed * math.exp(call.dice.gauss(0, 0.005))
         in_force = call.k if self.world.force_k is None else self.world.force_k
         self.steps[in_force] = self.steps.get(in_force, 0) + 1
         self.tokens += tokens
         self.spec += drafted(call.candidate, call.k, tokens)
         each = max_tokens if not error else 0
         samples = tuple(sample(prompt, each, duration, error) for prompt in call.prompts)
-        return LoadResult(samples=samples, duration_s=duration, client_cpu_s=0.0)
+        return LoadResult(
+            samples=samples,
+            duration_s=duration,
+            client_cpu_s=0.0,
+            event_loop_lag_s=self.world.lag_s,
+        )
 
 
 def drafted(candidate: str, k: int, tokens: int) -> SpecCounters:
@@ -252,6 +266,7 @@ def make_launch(
     *,
     max_blocks: int = 3,
     measure_s: float | None = None,
+    start_timeout_s: float | None = None,
 ) -> Launch:
     """One launch as the plan would ask for it."""
     return Launch(
@@ -262,6 +277,7 @@ def make_launch(
         live=len(ks) > 1,
         max_blocks=max_blocks,
         measure_s=measure_s,
+        start_timeout_s=start_timeout_s,
         why="a test",
     )
 

@@ -61,7 +61,7 @@ def test_order_of_k_is_shuffled_and_seeded(tmp_path: Path) -> None:
 
 
 def test_all_k_of_a_block_run_the_same_prompts(tmp_path: Path) -> None:
-    """A block is the same prompts at every K, with a cache salt that no other pass has."""
+    """A block is the same prompts at every K, in whatever order they run."""
     world = World()
     measure(world, tmp_path)
     for block in range(3):
@@ -69,7 +69,20 @@ def test_all_k_of_a_block_run_the_same_prompts(tmp_path: Path) -> None:
             mine = [c for c in world.passes if (c.block, c.concurrency) == (block, concurrency)]
             assert len({c.prompts for c in mine}) == 1
             assert len(mine[0].prompts) == 4 * concurrency
-    assert len({c.salt for c in world.calls}) == len(world.calls)
+
+
+def test_every_request_has_a_cache_salt_of_its_own(tmp_path: Path) -> None:
+    """No two requests of a launch share one, repetitions included, and vLLM takes them all."""
+
+    def once(call: Call) -> str | None:
+        return "connection reset" if call.number == 3 else None
+
+    world = World(trouble=once)
+    measure(world, tmp_path)
+    salts = [salt for call in world.calls for salt in call.salts]
+    assert len(salts) == sum(len(call.prompts) for call in world.calls)
+    assert len(set(salts)) == len(salts)
+    assert not [salt for salt in salts if len(salt) > 128 or set(salt) & set("/@\\\0")]
 
 
 def test_server_is_drained_before_k_changes(tmp_path: Path) -> None:
@@ -131,21 +144,81 @@ def test_others_without_a_pass_give_no_record(tmp_path: Path) -> None:
     assert list(records) == [world.passes[0].k]
 
 
+def dies_of(cause: Cause, when: str) -> World:
+    """A world in which no server comes up, or none survives its warm-up at K = 3."""
+
+    def start(candidate: str) -> None:
+        raise crash("no more", cause)
+
+    def warm_up(call: Call) -> None:
+        if call.k == 3:
+            raise crash("no more", cause)
+
+    return World(start_trouble=start) if when == "start" else World(trouble=warm_up)
+
+
+NOT_OF_K = [
+    Cause.CRASHED_START,
+    Cause.START_TIMEOUT,
+    Cause.ENGINE_REFUSED,
+    Cause.MEMORY_OCCUPIED,
+    Cause.CRASHED_RUNTIME,
+]
+
+
 @pytest.mark.parametrize("when", ["start", "warm-up"])
-def test_failure_before_measuring_belongs_to_all(tmp_path: Path, when: str) -> None:
+@pytest.mark.parametrize("cause", NOT_OF_K)
+def test_failure_before_measuring_belongs_to_all(tmp_path: Path, cause: Cause, when: str) -> None:
     """A server that does not come up fails every K of its launch, with one cause."""
-
-    def die(*_: object) -> None:
-        raise crash("no memory", Cause.OUT_OF_MEMORY_START)
-
-    world = World(start_trouble=die) if when == "start" else World(trouble=die)
+    world = dies_of(cause, when)
     records = measure(world, tmp_path)
     assert tuple(records) == KS
-    assert {failure_of(r).cause for r in records.values()} == {Cause.OUT_OF_MEMORY_START}
+    assert {failure_of(r).cause for r in records.values()} == {cause}
     assert world.passes == []
     ended = world.events[-1]
     assert isinstance(ended, LaunchEnded)
     assert ended.failure == failure_of(records[5])
+
+
+OF_K = [Cause.OUT_OF_MEMORY_START, Cause.OUT_OF_MEMORY_RUNTIME, Cause.KV_CACHE_TOO_SMALL]
+
+
+@pytest.mark.parametrize(("when", "whose"), [("start", 5), ("warm-up", 3)])
+@pytest.mark.parametrize("cause", OF_K)
+def test_too_little_memory_belongs_to_one_k(
+    tmp_path: Path, cause: Cause, when: str, whose: int
+) -> None:
+    """K_max did not fit, or the K that was warmed up: of the others nothing is known yet."""
+    records = measure(dies_of(cause, when), tmp_path)
+    assert tuple(records) == (whose,)
+    assert failure_of(records[whose]).cause is cause
+
+
+def test_a_baseline_without_memory_fails(tmp_path: Path) -> None:
+    """K = 0 is the K_max of a launch without speculation."""
+    rig = make_rig(dies_of(Cause.KV_CACHE_TOO_SMALL, "start"), SPEC, tmp_path)
+    [record] = run_one(rig, make_launch(SPEC, BASELINE, (0,)))
+    assert failure_of(record).cause is Cause.KV_CACHE_TOO_SMALL
+
+
+@pytest.mark.parametrize(
+    ("left", "timeout", "cause"),
+    [
+        (None, 900.0, Cause.START_TIMEOUT),
+        (1000.0, 900.0, Cause.START_TIMEOUT),
+        (40.0, 40.0, Cause.NO_TIME),  # says nothing of the configuration: tried once more
+    ],
+)
+def test_a_start_takes_no_more_than_the_budget_has_left(
+    tmp_path: Path, left: float | None, timeout: float, cause: Cause
+) -> None:
+    """The search's bound, or what is left; which of them it was is told apart."""
+    world = dies_of(Cause.START_TIMEOUT, "start")
+    launch = make_launch(SPEC, start_timeout_s=left)
+    failed = [failure_of(r) for r in run_one(make_rig(world, SPEC, tmp_path), launch)]
+    assert [order.start_timeout_s for order in world.orders] == [timeout]
+    assert {f.cause for f in failed} == {cause}
+    assert ("the budget had left" in failed[0].detail) == (cause is Cause.NO_TIME)
 
 
 def test_refused_warm_up_is_a_failure(tmp_path: Path) -> None:
@@ -204,7 +277,7 @@ def test_a_pass_that_stays_invalid_is_given_up(tmp_path: Path) -> None:
 
 
 def test_nothing_valid_is_a_failure(tmp_path: Path) -> None:
-    """A K of which no pass was valid is no measurement, and says what was wrong."""
+    """A K of which no pass was valid is no measurement; it says what was wrong, and the remedy."""
 
     def at_3(call: Call) -> str | None:
         return "gibberish" if call.number >= 0 and call.k == 3 else None
@@ -212,7 +285,20 @@ def test_nothing_valid_is_a_failure(tmp_path: Path) -> None:
     records = measure(World(trouble=at_3), tmp_path)
     assert failure_of(records[3]).cause is Cause.LOAD_FAILED
     assert "gibberish" in failure_of(records[3]).detail
+    assert (
+        failure_of(records[3]).remedy == "see that error, and the engine's log in the launch folder"
+    )
     assert records[2].measurement
+
+
+def test_a_late_client_measures_nothing(tmp_path: Path) -> None:
+    """Lag is kept with every pass; beyond the limit no pass is valid, and the remedy is its own."""
+    records = measure(World(lag_s=0.15), tmp_path / "fair", ks=(2,))
+    assert records[2].measurement
+    assert {p.client_lag_ms for p in records[2].measurement.passes} == {150.0}
+    failed = failure_of(measure(World(lag_s=1.5), tmp_path / "late", ks=(2,))[2])
+    assert "kept from running for 1500 ms" in failed.detail
+    assert failed.remedy.startswith("leave the client a core")
 
 
 @pytest.mark.parametrize(
