@@ -1,11 +1,11 @@
 """What vLLM's log says: facts about the engine, and causes of its end.
 
 Rules: a cause is a known line (a row of `SIGNS`), the first that appears wins, since what follows
-is its consequence; the word ERROR alone means nothing; lines after our own SIGTERM are ignored.
+is its consequence; the word ERROR alone means nothing; a text without a known line is a crash, told
+by its first exception.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,11 @@ SIGNS = (
     ),
     _sign(
         r"No module named '?vllm", Cause.LAUNCHER_BROKEN, "install vLLM, or name `target.launcher`"
+    ),
+    _sign(
+        r"libnuma\.so\.1: cannot open shared object file",  # vLLM's CPU kernels need it
+        Cause.LAUNCHER_BROKEN,
+        "install the system's libnuma: apt-get install libnuma1 (Debian, Ubuntu)",
     ),
     _sign(r"No space left on device|\[Errno 28\]", Cause.DISK_FULL, "free disk space, run again"),
     _sign(
@@ -149,8 +154,3 @@ RESOLVED = (
     "enable_prefix_caching",
     "seed",
 )
-
-
-def tail(log: Path, lines: int = 200) -> Sequence[str]:
-    """The last lines of a log."""
-    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]

@@ -51,6 +51,10 @@ CPU_OOM = (
     "allocate memory: you tried to allocate 2147483648 bytes. Error code 12 (Cannot allocate "
     "memory)"
 )
+NO_LIBNUMA = (
+    "Failed to import from vllm._C: ImportError('libnuma.so.1: cannot open shared object file: "
+    "No such file or directory')"
+)
 REFUSED = "api_server.py: error: unrecognized arguments: --num-speculative-tokens 3"
 INVALID = "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig"
 
@@ -73,6 +77,7 @@ def start_failure(text: str) -> tuple[Cause, str]:
         (TOO_SHORT, Cause.KV_CACHE_TOO_SMALL),
         (CUDA_OOM, Cause.OUT_OF_MEMORY_START),
         (CPU_OOM, Cause.OUT_OF_MEMORY_START),
+        (NO_LIBNUMA, Cause.LAUNCHER_BROKEN),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", Cause.DISK_FULL),
         ("OSError: [Errno 98] Address already in use", Cause.PORT_TAKEN),
         (INVALID, Cause.ENGINE_REFUSED),
@@ -85,6 +90,15 @@ def test_a_known_line_is_a_cause(line: str, cause: Cause) -> None:
     assert error.cause is cause
     assert error.detail == line[:400]
     assert error.remedy
+
+
+def test_a_missing_system_library_has_its_package_as_remedy() -> None:
+    """vLLM goes on without its CPU kernels and ends later, for a reason that explains nothing."""
+    later = "AttributeError: '_OpNamespace' '_C' object has no attribute 'init_cpu_threads_env'"
+    text = f"WARNING 11-30 04:10:05 [cpu.py:9] {NO_LIBNUMA}\n{ENGINE}{later}\n"
+    error = _logs.diagnose(text, starting=True, status="exit status 1")
+    assert error.detail == NO_LIBNUMA
+    assert "apt-get install libnuma1" in error.remedy
 
 
 @pytest.mark.parametrize("line", [REFUSED, "/usr/bin/python3: No module named vllm"])
