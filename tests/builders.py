@@ -193,17 +193,17 @@ def make_pass(
 def make_trial(
     candidate: str = BASELINE,
     k: int = 0,
-    stage: Stage = Stage.SCREEN,
+    stage: Stage | None = None,
     *,
     live: bool = False,
     repeat: int = 0,
 ) -> Trial:
-    """The trial of a record."""
+    """The trial of a record; the baseline's stage is its own, of all others the screen."""
     return Trial(
         candidate=candidate,
         num_speculative_tokens=k,
         gpu_memory_utilization=GMU,
-        stage=stage,
+        stage=stage or (Stage.BASELINE if candidate == BASELINE else Stage.SCREEN),
         live=live,
         repeat=repeat,
     )
@@ -212,7 +212,7 @@ def make_trial(
 def make_record(
     candidate: str = BASELINE,
     k: int = 0,
-    stage: Stage = Stage.SCREEN,
+    stage: Stage | None = None,
     *,
     tput: Mapping[int, float] | None = None,
     blocks: int = 3,
@@ -226,6 +226,7 @@ def make_record(
 ) -> Record:
     """A record; `tput` maps concurrency to tokens/s, `invalid` maps a block to its cause."""
     profile = spec_profile or PROFILES.get(candidate, (0.6, 0.4, 0.25))
+    trial = make_trial(candidate, k, stage, live=live, repeat=repeat)
     passes = [
         make_pass(
             k=k,
@@ -235,13 +236,13 @@ def make_record(
             order=index * blocks + block,
             spec_profile=profile,
             invalid=(invalid or {}).get(block),
-            seed=f"{candidate} {stage} {repeat}",
+            seed=f"{candidate} {trial.stage} {repeat}",
         )
         for index, (c, value) in enumerate((tput or BASE).items())
         for block in range(blocks)
     ]
     return Record(
-        trial=make_trial(candidate, k, stage, live=live, repeat=repeat),
+        trial=trial,
         outcome=outcome or Measurement(passes=tuple(passes)),
         launch_id=launch_id,
         fingerprint="f0f0f0f0",

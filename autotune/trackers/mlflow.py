@@ -2,7 +2,8 @@
 
 Rules: client calls with explicit run ids only, no active run; nothing of MLflow's ever reaches the
 study, the first trouble is logged once, then the channel is off and remembers what it missed;
-showing a record twice changes nothing, so a later sync is the same calls again.
+showing a record twice changes nothing, so whatever was missed is sent by the same calls again, in
+the order of the study: the speedups of a record stand on the records shown before it.
 
 Tried with 3.17.2: an experiment keeps its artefact root for ever and the default is `mlruns` under
 the directory of its first use, so SQLite stores get theirs named: `mlartifacts` beside the
@@ -20,7 +21,7 @@ from typing import Any
 
 from autotune.core.recommendation import Recommendation
 from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, Failure, Record
+from autotune.core.trial import Failure, Record
 from autotune.core.wording import headline
 from autotune.trackers import _facts
 from autotune.trackers._store import (
@@ -59,7 +60,7 @@ class MlflowTracker:
         self._client: Any = None
         self._experiment_id = self._parent = ""
         self._known: dict[str, Any] = {}
-        self._baselines: dict[str, Record] = {}
+        self._told: dict[str, Record] = {}
         self._off: dict[str, str] = {}
         self._missing: list[str] = []
         self._attempt("runs", "study", self._open)
@@ -71,15 +72,14 @@ class MlflowTracker:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What a sync would send: record ids, with `artifacts` where only those are missing."""
+        """What was not sent: keys of records, with `artifacts` where only those are missing."""
         return tuple(self._missing)
 
     def record(self, record: Record, folder: Path) -> None:
         """Show one record, with the end of the engine's log from the launch's folder."""
-        name = _facts.record_id(record)
-        if record.trial.candidate == BASELINE and record.measurement:
-            self._baselines[name] = record
+        name = _facts.run_key(record)
         self._attempt("runs", name, lambda: self._show(record))
+        self._told[name] = record
         if name in self._known and ARTIFACTS not in self._known[name].data.tags:
             run_id = self._known[name].info.run_id
             self._attempt(
@@ -109,8 +109,8 @@ class MlflowTracker:
             self._missing.append(what)
             self._off[channel] = without_password(f"{type(error).__name__}: {error}")
             log.warning(
-                "MLflow (%s): no more %s are sent, the study goes on; `autotune sync` sends what "
-                "is missing: %s",
+                "MLflow (%s): no more %s are sent, the study goes on; the next `autotune run` "
+                "sends what is missing: %s",
                 without_password(self.uri),
                 channel,
                 _facts.cut(self._off[channel].splitlines()[0]),
@@ -166,7 +166,8 @@ class MlflowTracker:
                 return runs
 
     def _show(self, record: Record) -> None:
-        name = _facts.record_id(record)
+        name = _facts.run_key(record)
+        others = [told for key, told in self._told.items() if key != name]
         known = self._known.pop(name, None)
         if known is not None and known.info.status != "RUNNING":
             self._known[name] = known
@@ -184,7 +185,7 @@ class MlflowTracker:
         self._send(
             run_id,
             params=_facts.params(self._study, record),
-            metrics=_facts.metrics(self._study, record, [*self._baselines.values()]),
+            metrics=_facts.metrics(self._study, record, others),
             timestamp=int(1000 * now),
         )
         failed = isinstance(record.outcome, Failure)

@@ -126,6 +126,12 @@ class TestShown:
         assert metrics["median_ttft_ms.c4"] > metrics["median_ttft_ms.c1"]
         assert metrics["acceptance_length"] == pytest.approx(2.18, abs=0.02)
 
+    def test_a_searched_record_has_its_speedup(self, shown: Shown) -> None:
+        """Over the baseline of the search, with its interval."""
+        metrics = shown.child("002/eagle/k2/measurement").data.metrics
+        assert metrics["speedup.c1"] == pytest.approx(1.34, abs=0.02)
+        assert metrics["speedup.c1.low"] < metrics["speedup.c1"] < metrics["speedup.c1.high"]
+
     def test_acceptance_has_the_position_as_its_step(self, shown: Shown) -> None:
         """From position 1."""
         run = shown.child("002/eagle/k3/measurement")
@@ -166,6 +172,23 @@ def test_a_run_that_a_killed_process_left_open_is_made_anew(shown: Shown) -> Non
     again.record(RECORDS[0], shown.home)
     runs = again._search(f"tags.`mlflow.parentRunId` = '{tracker._parent}'")
     assert [run.info.status for run in runs] == ["FINISHED"]
+
+
+def test_a_resumed_study_has_the_speedups_of_an_uninterrupted_one(shown: Shown) -> None:
+    """A new tracker is shown what is known, changes nothing of it, and stands on its baselines."""
+    uri = f"sqlite:///{shown.home / 'mlflow.db'}"
+    before, after = RECORDS[:4], RECORDS[4:]
+    first = MlflowTracker(uri, "autotune", SPEC, "resumed")
+    for record in before:
+        first.record(record, shown.home)
+    second = MlflowTracker(uri, "autotune", SPEC, "resumed")
+    for record in (*before, *after):
+        second.record(record, shown.home)
+    runs = second._search(f"tags.`mlflow.parentRunId` = '{second._parent}'")
+    found = {r.data.tags["autotune.record_id"]: r.data.metrics for r in runs}
+    assert len(found) == len(runs) == len(RECORDS)
+    whole = shown.child("002/eagle/k2/measurement").data.metrics
+    assert found["002/eagle/k2/measurement"] == pytest.approx(whole)
 
 
 def test_a_changed_curve_shows_its_newest_value(shown: Shown) -> None:

@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.recommendation import recommend
+from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
     cut,
     finite,
     metrics,
     params,
-    record_id,
     result_metrics,
+    run_key,
     safe_name,
     tags,
 )
@@ -22,6 +23,12 @@ from tests.builders import make_failure, make_record, make_spec
 from tests.builders_study import make_study_records
 
 SPEC = make_spec()
+EAGLE = ("eagle", 1)
+
+
+def key(record: Record) -> int:
+    """The K of a record."""
+    return record.trial.num_speculative_tokens
 
 
 def test_what_is_not_finite_is_left_out() -> None:
@@ -53,7 +60,7 @@ def test_the_id_tells_attempts_apart() -> None:
         replace(record, outcome=make_failure()),
         make_record("eagle", 3, launch_id="007"),
     ]
-    assert len({record_id(r) for r in (record, *others)}) == 4
+    assert len({run_key(r) for r in (record, *others)}) == 4
 
 
 def test_speedups_need_a_baseline_of_the_same_prompts() -> None:
@@ -63,6 +70,35 @@ def test_speedups_need_a_baseline_of_the_same_prompts() -> None:
     searched, confirmed = records[0], records[-2]
     assert not [v for v in metrics(SPEC, winner, [searched]) if v.name.startswith("speedup")]
     assert [v for v in metrics(SPEC, winner, [confirmed]) if v.name.startswith("speedup")]
+
+
+def test_a_searched_record_has_the_speedup_over_the_baseline_of_the_search() -> None:
+    """Screen and baseline run the same prompts, at another stage; the value is the curve's."""
+    records = make_study_records(confirmed=False)
+    known = [records[0]]
+    (searched,) = (r for r in records if (r.trial.candidate, key(r)) == ("eagle", 2))
+    found = {v.name: v.value for v in metrics(SPEC, searched, known)}
+    curve = next(
+        c for c in recommend(SPEC, records).search if (c.candidate, c.concurrency) == EAGLE
+    )
+    wanted = curve.at(2).speedup
+    assert (found["speedup.c1"], found["speedup.c1.low"], found["speedup.c1.high"]) == (
+        pytest.approx((wanted.mean, wanted.low, wanted.high))
+    )
+    assert found["speedup.c4"] == pytest.approx(1.19, abs=0.02)
+
+
+def test_the_interval_carries_the_launch_effect_of_all_that_is_known() -> None:
+    """As the report's does: equal launches that differ make every interval wider."""
+    records = make_study_records()
+    winner, others = records[-1], records[:-1]
+    near = make_record("ngram", 2, Stage.CONFIRM), make_record("ngram", 2, Stage.CONFIRM, repeat=1)
+    apart = near[0], make_record("ngram", 2, Stage.CONFIRM, repeat=1, tput={1: 60.0, 4: 200.0})
+    widths = []
+    for pair in (near, apart):
+        found = {v.name: v.value for v in metrics(SPEC, winner, [*others, *pair])}
+        widths.append(found["speedup.c1.high"] - found["speedup.c1.low"])
+    assert widths[1] > 2 * widths[0]
 
 
 def test_the_baseline_has_no_speedup() -> None:
