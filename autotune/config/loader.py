@@ -12,7 +12,6 @@ from pathlib import Path
 from autotune.config.build import core_study, tracking_uri
 from autotune.config.checks import (
     context_faults,
-    memory_faults,
     model_faults,
     name_faults,
     schema_faults,
@@ -48,8 +47,6 @@ class LoadedFile:
     root: Path
     """The folder of the file, which holds studies/ and reports/."""
     prompts_sha256: str
-    text: str
-    """The file as it was read."""
 
 
 def load(
@@ -64,7 +61,7 @@ def load(
     faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
-    return _loaded(document.data, prompts or Prompts(), file, text)
+    return _loaded(document.data, prompts or Prompts(), file)
 
 
 def _read(file: Path, shown: str) -> str:
@@ -75,7 +72,7 @@ def _read(file: Path, shown: str) -> str:
         raw = file.read_bytes()
         return raw.decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise fault("there is no such file; `autotune init MODEL` writes one") from error
+        raise fault("there is no such file; copy the demo's candidates.yaml as a start") from error
     except IsADirectoryError as error:
         raise fault("is a folder; name the candidates.yaml in it") from error
     except UnicodeDecodeError as error:
@@ -112,10 +109,9 @@ def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
     yield from name_faults(data)
     yield from twin_faults(data, root)
     yield from context_faults(data)
-    yield from memory_faults(data)
 
 
-def _loaded(data: JSON, prompts: Prompts, file: Path, text: str) -> LoadedFile:
+def _loaded(data: JSON, prompts: Prompts, file: Path) -> LoadedFile:
     sections = CandidatesFile.model_validate(data)
     spec = core_study(sections, prompts, file)
     return LoadedFile(
@@ -124,7 +120,6 @@ def _loaded(data: JSON, prompts: Prompts, file: Path, text: str) -> LoadedFile:
         path=file,
         root=file.parent,
         prompts_sha256=prompts.sha256,
-        text=text,
     )
 
 

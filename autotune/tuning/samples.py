@@ -5,6 +5,7 @@ so a kill costs at most the line it tore; a prompt or a reply is never written, 
 """
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from autotune.core.study import JSON
+from autotune.files import write_bytes
 from autotune.ports import RequestSample
 
 LINES = "samples.jsonl"
@@ -60,13 +62,9 @@ class SampleWriter:
 
 def compact(lines: Path) -> Path:
     """Turn JSON lines into Parquet beside them; the lines go when the Parquet is in place."""
-    target = lines.with_suffix(".parquet")
-    part = target.with_suffix(".parquet.part")
-    with part.open("wb") as file:
-        pq.write_table(_table(lines), file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(target)
+    whole = io.BytesIO()
+    pq.write_table(_table(lines), whole, compression="zstd")
+    target = write_bytes(lines.with_suffix(".parquet"), whole.getvalue())
     lines.unlink()
     return target
 

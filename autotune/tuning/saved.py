@@ -1,7 +1,8 @@
 """What a study folder knows of itself, so that `show` and `report` need no candidates file.
 
-Rule: spec.json holds the study as it was last run: the values, what the engine's host said, and the
-file's own text.
+Rule: spec.json holds the study as it was last run, what its readers ask for and no more: the values
+and what the engine's host said. It holds prompts, and a storage URL may hold a password, so that
+nobody but its owner can read it.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.study import StudySpec
 from autotune.errors import UserError
+from autotune.files import write_bytes
 from autotune.tuning.paths import StudyPaths
 
 
@@ -22,13 +24,9 @@ class SavedStudy:
     spec: StudySpec
     file: str
     """Path of the candidates file."""
-    text: str
-    """Its contents."""
-    prompts_sha256: str
     fingerprint: str
     storage: str
-    tracking_uri: str | None
-    tracking_experiment: str | None
+    """URL of the Optuna storage, as it can be opened."""
     probe: Mapping[str, str]
 
 
@@ -37,10 +35,7 @@ _SAVED: TypeAdapter[SavedStudy] = TypeAdapter(SavedStudy)
 
 def save(study: SavedStudy, paths: StudyPaths) -> None:
     """Write spec.json, whole or not at all."""
-    paths.folder.mkdir(parents=True, exist_ok=True)
-    new = paths.folder / "spec.json.new"
-    new.write_bytes(_SAVED.dump_json(study, indent=1))
-    new.rename(paths.folder / "spec.json")
+    write_bytes(paths.folder / "spec.json", _SAVED.dump_json(study, indent=1), private=True)
 
 
 def load(paths: StudyPaths) -> SavedStudy:

@@ -123,7 +123,7 @@ def test_interrupted_compaction_leaves_the_lines(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("autotune.tuning.samples.os.fsync", full)
+        patched.setattr("autotune.files.os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             compact(path)
     assert path.exists()

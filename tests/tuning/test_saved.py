@@ -1,5 +1,7 @@
 """What a study folder knows of itself is enough to show it later."""
 
+import json
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +19,8 @@ STUDY = SavedStudy(
         search=Search(budget_s=2700.0, gpu_memory_utilization=(0.8, 0.9)),
     ),
     file="/somewhere/candidates.yaml",
-    text="target: …\n",
-    prompts_sha256="0" * 64,
     fingerprint="f0f0f0f0",
-    storage="sqlite:///study.db",
-    tracking_uri=None,
-    tracking_experiment=None,
+    storage="postgresql://me:pw@host/optuna",
     probe={"vllm": "0.32.0", "device": "two cores"},
 )
 
@@ -30,10 +28,31 @@ STUDY = SavedStudy(
 def test_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
     """The whole specification comes back equal, prompts, settings and all; the last one counts."""
     paths = StudyPaths(root=tmp_path, name="demo")
-    save(replace(STUDY, text="older"), paths)
+    save(replace(STUDY, fingerprint="older"), paths)
     save(STUDY, paths)
     assert load(paths) == STUDY
     assert [p.name for p in paths.folder.iterdir()] == ["spec.json"]
+
+
+def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    """It holds prompts, and the storage's URL as it can be opened, password and all."""
+    paths = StudyPaths(root=tmp_path, name="demo")
+    save(STUDY, paths)
+    (file,) = paths.folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert load(paths).storage == "postgresql://me:pw@host/optuna"
+
+
+def test_a_file_with_fields_that_nobody_reads_any_more_is_read(tmp_path: Path) -> None:
+    """An older study goes on; what it kept too much is gone with the next run."""
+    paths = StudyPaths(root=tmp_path, name="demo")
+    save(STUDY, paths)
+    file = paths.folder / "spec.json"
+    old = json.loads(file.read_text(encoding="utf-8")) | {"text": "env: {HF_TOKEN: s3cret}"}
+    file.write_text(json.dumps(old), encoding="utf-8")
+    assert load(paths) == STUDY
+    save(load(paths), paths)
+    assert "s3cret" not in file.read_text(encoding="utf-8")
 
 
 def test_an_unknown_study_lists_the_known_ones(tmp_path: Path) -> None:
