@@ -11,7 +11,6 @@ from autotune.core.speedup import Point, SpeedupCurve
 from autotune.core.trial import Latencies
 
 OVERALL = "overall"
-LATENCIES = ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
 
 Row = dict[str, str | int | float | bool | None]
 
@@ -56,4 +55,5 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
 
 
 def _latencies(latencies: Latencies | None) -> Row:
-    return {name: getattr(latencies, name) if latencies else None for name in LATENCIES}
+    names = Latencies.__slots__
+    return {name: getattr(latencies, name) if latencies else None for name in names}

@@ -1,9 +1,11 @@
 """The report of a study: report.md with its figures and the table of its curves.
 
 Rules: the verdict comes first, in a sentence that can be quoted alone; every file is written
-beside its name and then renamed, so a reader never sees half of one.
+beside its name and then renamed, so a reader never sees half of one; a picture that cannot be drawn
+costs the picture, never the report.
 """
 
+import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ from autotune.reporting import tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
 
+log = logging.getLogger(__name__)
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -32,13 +36,24 @@ def write_report(
     provenance: Mapping[str, JSON],
 ) -> list[Path]:
     """Write report.md, curves.csv and the figures; returns what was written."""
+    drawn = _write_figures(folder, spec, result)
     files: dict[str, bytes] = {
-        **figures(spec, result),
         "curves.csv": curves_csv(result).encode(),
         # Last, so that a report never points to figures that are not there yet.
-        "report.md": render_report(spec, records, result, provenance).encode(),
+        "report.md": render_report(
+            spec, records, result, provenance, figures_drawn=bool(drawn)
+        ).encode(),
     }
-    return [write_bytes(folder / name, content) for name, content in files.items()]
+    return drawn + [write_bytes(folder / name, content) for name, content in files.items()]
+
+
+def _write_figures(folder: Path, spec: StudySpec, result: Recommendation) -> list[Path]:
+    try:
+        drawn = figures(spec, result)
+        return [write_bytes(folder / name, content) for name, content in drawn.items()]
+    except (OSError, ValueError, RuntimeError) as error:  # all that matplotlib raises of its own
+        log.warning("the report has no figures: %s: %s", type(error).__name__, error)
+        return []
 
 
 def render_report(
@@ -46,8 +61,10 @@ def render_report(
     records: Sequence[Record],
     result: Recommendation,
     provenance: Mapping[str, JSON],
+    *,
+    figures_drawn: bool = True,
 ) -> str:
-    """The text of report.md."""
+    """The text of report.md; it points to figures that were drawn only."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(enabled_extensions=("html",)),
@@ -60,6 +77,7 @@ def render_report(
     return template.render(
         table=tables.markdown,
         **_verdict(spec, result),
+        figures=figures_drawn,
         **_evidence(spec, result),
         **_history(records),
         **_deployment(spec, result, provenance),
@@ -88,7 +106,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "max_tokens": spec.workload.max_tokens,
         "confidence": f"{CONFIDENCE:.0%}",
         "effect": effect_words(result.effect),
-        "figures": bool(result.search),
+        "curves": bool(result.search),
         "knees": tables.knees_table(result),
     }
 
