@@ -1,4 +1,7 @@
-"""The verbs and their options; each hands over to the module that does the work."""
+"""The verbs and their options; each hands over to the module that does the work.
+
+Rule: nothing is decided here, and what a verb needs is imported when it is called.
+"""
 
 import signal
 import sys
@@ -20,6 +23,10 @@ RootOption = Annotated[
 BudgetOption = Annotated[
     str | None,
     typer.Option("--budget", help="Wall clock, such as 45m or 1h30m; overrides search.budget."),
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option("--storage", help="Optuna storage URL; default studies/<name>/study.db."),
 ]
 
 _EXITS = "\n\n".join(f"{code.value:>3}  {text}" for code, text in MEANING.items())
@@ -57,9 +64,7 @@ def _root(
 def run(
     file: FileArg,
     budget: BudgetOption = None,
-    storage: Annotated[
-        str | None, typer.Option(help="Optuna storage URL; default studies/<name>/study.db.")
-    ] = None,
+    storage: StorageOption = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try failed trials again; they are kept else.")
     ] = False,
@@ -71,17 +76,17 @@ def run(
     from autotune.cli import running  # noqa: PLC0415
 
     if dry_run:
-        running.plan(file, budget, argv=True)
+        running.plan(file, budget, storage, argv=True)
         return
     raise typer.Exit(running.run(file, budget, storage, retry_failed=retry_failed))
 
 
 @app.command()
-def plan(file: FileArg, budget: BudgetOption = None) -> None:
+def plan(file: FileArg, budget: BudgetOption = None, storage: StorageOption = None) -> None:
     """Print what a run would launch and how long it would take; start nothing."""
     from autotune.cli import running  # noqa: PLC0415
 
-    running.plan(file, budget, argv=False)
+    running.plan(file, budget, storage, argv=False)
 
 
 @app.command()

@@ -1,4 +1,7 @@
-"""What a bug report needs to know of the environment."""
+"""What a bug report needs to know of the environment.
+
+Rule: versions are read from package metadata; nothing heavy is imported to be asked for one.
+"""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -6,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from autotune import __version__
 from autotune.ports import Engine, find
 
-PACKAGES = ("optuna", "mlflow", "pydantic", "torch", "transformers", "aiohttp", "pandas")
+PACKAGES = ("optuna", "mlflow", "pydantic", "torch", "transformers", "pandas")
 
 
 def lines() -> list[str]:

@@ -1,4 +1,7 @@
-"""Exit codes, for scripts and CI; shown by `autotune run --help`."""
+"""Exit codes, for scripts and CI; shown by `autotune run --help`.
+
+Rule: every way to end has one code, a code never changes its meaning, and MEANING tells them all.
+"""
 
 from enum import IntEnum
 

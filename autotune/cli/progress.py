@@ -1,7 +1,8 @@
 """What the user sees while a study runs: launches, passes, elapsed, time left, the best so far.
 
-Rule: on a terminal one line at the bottom moves and the rest scrolls; elsewhere (CI, a log file)
-plain lines only. Nothing here decides anything.
+Rules: on a terminal one line at the bottom moves and the rest scrolls; elsewhere (CI, a log file)
+plain lines only; a throughput is the report's, the geometric mean over blocks. Nothing here decides
+anything.
 """
 
 import time
@@ -15,11 +16,25 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from autotune.core.plan import estimate
 from autotune.core.recommendation import finalists
+from autotune.core.statistics import mean_of
 from autotune.core.study import StudySpec
-from autotune.core.trial import Failure, Launch, Pass, Record
+from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
+from autotune.core.wording import conditions
 from autotune.tuning.events import Event, LaunchEnded, LaunchStarted, PassDone, ServerReady
 
 FIRST_PASS_S = 8.0
+
+
+def pass_seconds(records: Sequence[Record]) -> float:
+    """Mean seconds of the passes measured so far; a guess before the first."""
+    seen = [p.duration_s for r in records if r.measurement for p in r.measurement.passes]
+    return sum(seen) / len(seen) if seen else FIRST_PASS_S
+
+
+def throughput(measured: Measurement, concurrency: int) -> float | None:
+    """Output tokens per second, geometric mean over the valid blocks; None without one."""
+    logs = [p.log_throughput for p in measured.at(concurrency)]
+    return mean_of(logs).interval().mean if logs else None
 
 
 @dataclass(slots=True)
@@ -32,7 +47,6 @@ class Screen:
     budget_s: float | None
     started: float = field(default_factory=time.monotonic)
     launches: int = 0
-    pass_seconds: list[float] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
 
     def on(self, event: Event) -> None:
@@ -60,22 +74,18 @@ class Screen:
         if best:
             text += (
                 f"; best so far {best.candidate} at K = {best.num_speculative_tokens}: "
-                f"{best.speedup.show()}"
+                f"{best.speedup.show()} {conditions(self.spec)}"
             )
         self._say(f"  [dim]{text}[/]")
 
     def _left(self, records: Sequence[Record]) -> float:
-        mean = (
-            sum(self.pass_seconds) / len(self.pass_seconds) if self.pass_seconds else FIRST_PASS_S
-        )
-        ahead = estimate(self.spec, records, mean).total_s
+        ahead = estimate(self.spec, records, pass_seconds(records)).total_s
         if self.budget_s is None:
             return ahead
         return max(min(ahead, self.budget_s - (time.monotonic() - self.started)), 0.0)
 
     def _passed(self, launch: Launch, measured: Pass) -> None:
         self.passes.append(measured)
-        self.pass_seconds.append(measured.duration_s)
         self._status(
             f"{launch.name} K = {measured.num_speculative_tokens}, concurrency "
             f"{measured.concurrency}, block {measured.block + 1}: "
@@ -121,30 +131,20 @@ def screen(console: Console, spec: StudySpec, budget_s: float | None) -> Iterato
 
 def _table(launch: Launch, passes: Sequence[Pass]) -> Iterator[str]:
     for k in launch.num_speculative_tokens:
-        cells = []
-        for concurrency in sorted({p.concurrency for p in passes}):
-            mine = [
-                p
-                for p in passes
-                if p.num_speculative_tokens == k and p.concurrency == concurrency and not p.invalid
-            ]
-            if mine:
-                tokens, seconds = (
-                    sum(p.output_tokens for p in mine),
-                    sum(p.duration_s for p in mine),
-                )
-                cells.append(
-                    f"{tokens / seconds:7.1f} tok/s at c = {concurrency} ({len(mine)} blocks)"
-                )
+        mine = Measurement(passes=tuple(p for p in passes if p.num_speculative_tokens == k))
+        cells = [
+            f"{found:7.1f} tok/s at c = {concurrency} ({len(mine.at(concurrency))} blocks)"
+            for concurrency in sorted({p.concurrency for p in passes})
+            if (found := throughput(mine, concurrency)) is not None
+        ]
         if cells:
-            yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(passes, k)}"
+            yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(mine)}"
 
 
-def _acceptance(passes: Sequence[Pass], k: int) -> str:
-    counters = [p.spec for p in passes if p.num_speculative_tokens == k and p.spec is not None]
-    if not counters:
+def _acceptance(measured: Measurement) -> str:
+    if measured.spec is None:
         return ""
-    profile = sum(counters[1:], counters[0]).profile
+    profile = measured.spec.profile
     return f"  acceptance length {profile.length:.2f}" if profile else "  nothing drafted"
 
 

@@ -1,4 +1,7 @@
-"""What a study leaves: report, figures, exports; and the words it ends with."""
+"""What a study leaves: exports, report, figures; and the words it ends with.
+
+Rule: the exports are written first; nothing that is only for people can cost them.
+"""
 
 import json
 import platform
@@ -54,23 +57,24 @@ def write_results(
     about: Mapping[str, JSON],
 ) -> list[Path]:
     """Write reports/<name>/, whole; gives the files."""
-    # matplotlib and pandas take a second to import, and only a finished study needs them.
-    from autotune.reporting.report import write_report  # noqa: PLC0415
-
-    files = write_report(paths.report, spec, records, result, about)
+    files = []
     for name in names("exporters"):
         exporter: Exporter = find("exporters", name)
         text = exporter.render(spec, result, about)
         files.append(write_text(paths.report / exporter.filename, text))
-    return files
+    # matplotlib and pandas take a second to import, and only a finished study needs them.
+    from autotune.reporting.report import write_report  # noqa: PLC0415
+
+    return files + write_report(paths.report, spec, records, result, about)
 
 
 def exit_code(result: Recommendation, *, complete: bool) -> Exit:
     """The exit code of a study; `complete` says that nothing was left to launch."""
-    if result.basis is Basis.NOTHING:
-        return Exit.CANNOT_RUN if complete else Exit.BUDGET
     if not complete:
         return Exit.BUDGET
+    if result.basis is Basis.NOTHING:
+        # Candidates that were measured could run; that none of them qualifies is an answer.
+        return Exit.UNDECIDED if result.search else Exit.CANNOT_RUN
     match result.verdict:
         case Verdict.SPECULATE:
             return Exit.SPECULATE if result.basis is Basis.CONFIRMED else Exit.UNDECIDED

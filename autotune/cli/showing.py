@@ -1,9 +1,12 @@
-"""`show`, `report`, `export`, `ui`, `clean`: what works on a finished or interrupted study."""
+"""`show`, `report`, `export`, `ui`, `clean`: what works on a finished or interrupted study.
+
+Rule: only what is stored is asked; speedups and throughputs are those of the report.
+"""
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +15,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from autotune.cli.progress import throughput
 from autotune.cli.results import announce, provenance, write_results
 from autotune.core.plan import pending
 from autotune.core.recommendation import Recommendation, recommend
-from autotune.core.speedup import overall_ratio
+from autotune.core.statistics import CONFIDENCE, Interval
 from autotune.core.trial import Failure, Record, Stage
+from autotune.core.wording import conditions
 from autotune.errors import UserError
 from autotune.ports import Exporter, find
 from autotune.tuning import saved
@@ -25,7 +30,8 @@ from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.tuner import usable
 
-console = Console(soft_wrap=True, highlight=False)
+console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 160)
+"""Into a file or a pipe tables are as wide as their rows, not as a terminal that is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,38 +119,47 @@ def _paths(name: str, root: Path | None) -> StudyPaths:
 
 
 def _trial_table(opened: Opened) -> Table:
-    levels = opened.study.spec.workload.levels
-    table = Table("launch", "stage", "candidate", "K", title=f"study {opened.study.spec.name}")
-    for level in levels:
+    spec = opened.study.spec
+    title = f"study {spec.name}; speedups {conditions(spec)}, {CONFIDENCE:.0%} intervals"
+    table = Table("launch", "stage", "candidate", "K", title=escape(title))
+    for level in spec.workload.levels:
         table.add_column(f"tok/s c={level.concurrency}", justify="right")
     table.add_column("acceptance length", justify="right")
-    table.add_column("overall", justify="right")
+    table.add_column("overall speedup", justify="right")
+    speedups = _speedups(opened.result)
     for record in opened.records:
-        table.add_row(*_trial_row(opened, record))
+        table.add_row(*_trial_row(opened, record, speedups))
     return table
 
 
-def _trial_row(opened: Opened, record: Record) -> list[str]:
+def _speedups(result: Recommendation) -> dict[tuple[bool, str, int], Interval]:
+    """(confirmation?, candidate, K) to the overall speedup, as the curves have it."""
+    return {
+        (confirm, curve.candidate, point.num_speculative_tokens): point.speedup
+        for confirm, found in ((False, result.search), (True, result.confirmation))
+        for curve in found
+        if curve.concurrency is None
+        for point in curve.points
+    }
+
+
+def _trial_row(
+    opened: Opened, record: Record, speedups: Mapping[tuple[bool, str, int], Interval]
+) -> list[str]:
     trial, levels = record.trial, opened.study.spec.workload.levels
-    head = [
-        record.launch_id,
-        trial.stage.value,
-        trial.candidate,
-        str(trial.num_speculative_tokens),
-    ]
+    k = trial.num_speculative_tokens
+    head = [record.launch_id, trial.stage.value, trial.candidate, str(k)]
     if isinstance(record.outcome, Failure):
         return [*head, "[red]failed[/]", *[""] * (len(levels) + 1)]
-    cells = []
-    for level in levels:
-        mine = record.outcome.at(level.concurrency)
-        tokens, seconds = sum(p.output_tokens for p in mine), sum(p.duration_s for p in mine)
-        cells.append(f"{tokens / seconds:.1f}" if mine else "")
+    found = [throughput(record.outcome, level.concurrency) for level in levels]
     profile = record.outcome.spec.profile if record.outcome.spec else None
-    confirm = trial.stage is Stage.CONFIRM
-    same = [r for r in opened.records if (r.trial.stage is Stage.CONFIRM) == confirm]
-    ratio = overall_ratio(opened.study.spec, same, trial.candidate, trial.num_speculative_tokens)
-    length = f"{profile.length:.2f}" if profile else ""
-    return [*head, *cells, length, f"{ratio:.2f}x" if ratio else ""]
+    speedup = speedups.get((trial.stage is Stage.CONFIRM, trial.candidate, k))
+    return [
+        *head,
+        *(f"{value:.1f}" if value is not None else "" for value in found),
+        f"{profile.length:.2f}" if profile else "",
+        speedup.show() if speedup else "",
+    ]
 
 
 def _failures(result: Recommendation) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What the screen draws of events, and that foreign text is never taken for markup."""
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,11 +70,14 @@ def test_a_launch_ends_with_its_figures(drawn: tuple[Screen, io.StringIO]) -> No
 
 
 def test_the_best_so_far_has_its_interval(drawn: tuple[Screen, io.StringIO]) -> None:
-    """After each launch: elapsed, time left, and the best with its interval."""
+    """After each launch: elapsed, time left, and the best with interval and conditions."""
     view, text = drawn
     view.recorded(make_study_records(confirmed=False))
     assert "best so far eagle at K = " in text.getvalue()
-    assert "x [" in text.getvalue()
+    assert re.search(
+        r"x \[\d.\d\d, \d.\d\d\] weighted over concurrency 1 and 4, temperature 0, seed 0\n",
+        text.getvalue(),
+    )
 
 
 def test_exit_codes_follow_the_answer() -> None:

@@ -1,0 +1,151 @@
+"""What the verbs tell of what is stored: show, plan; and what is kept of a study."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from autotune.cli import running, showing
+from autotune.cli.preparing import prepare, serve_order
+from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
+from autotune.core.plan import pending
+from autotune.core.recommendation import recommend
+from autotune.core.trial import Measurement, Record
+from autotune.tuning.ledger import Ledger
+from autotune.tuning.paths import StudyPaths
+from autotune.tuning.saved import SavedStudy, save
+from tests.builders import make_pass, make_record, make_spec
+from tests.builders_study import make_study_records
+from tests.flow.study import candidates, desk
+
+SPEC = make_spec()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """The root of a finished study; its one baseline of the search gave 33 tok/s."""
+    paths = StudyPaths(root=tmp_path, name=SPEC.name)
+    study = SavedStudy(
+        spec=SPEC,
+        file="candidates.yaml",
+        fingerprint="f0f0f0f0",
+        storage=f"sqlite:///{paths.database}",
+        probe={},
+    )
+    save(study, paths)
+    ledger = Ledger(study.storage, SPEC)
+    for record in make_study_records():
+        ledger.tell(as_launched(record), 1.0)
+    return tmp_path
+
+
+def as_launched(record: Record) -> Record:
+    """The record with what the launch of its candidate would have written into it."""
+    found = [c for c in SPEC.candidates if c.name == record.trial.candidate]
+    trial = record.trial
+    for c in found:
+        trial = replace(trial, method=c.method, model=c.model, settings=c.settings)
+    return replace(record, trial=trial)
+
+
+def test_show_has_every_speedup_with_interval_and_conditions(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No ratio stands alone, and the table says at which concurrency and sampling it holds."""
+    showing.show(SPEC.name, stored, passes=False)
+    text = capsys.readouterr().out
+    figures = list(re.finditer(r"\d\.\d\dx", text))
+    assert len(figures) > 15
+    for figure in figures:
+        assert re.match(r" \[\d\.\d\d, \d\.\d\d\]", text[figure.end() :]), text
+    title = text.partition("┏")[0]
+    assert "weighted over concurrency 1 and 4, temperature 0, seed 0, 95% intervals" in title
+
+
+def test_show_has_the_figures_of_the_report(
+    stored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Throughput and speedup of a point measured in one launch are those of its curve."""
+    showing.show(SPEC.name, stored, passes=False)
+    row = next(x for x in capsys.readouterr().out.splitlines() if re.match(r"│ 002 .*│ 3 ", x))
+    found = {
+        c.concurrency: c.at(3)
+        for c in recommend(SPEC, make_study_records()).search
+        if c.candidate == "eagle"
+    }
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[4:6] == [f"{found[1].throughput:.1f}", f"{found[4].throughput:.1f}"]
+    assert cells[7] == found[None].speedup.show()
+
+
+def test_a_throughput_is_the_geometric_mean_over_blocks() -> None:
+    """10 and 40 tok/s are 20; an invalid pass does not count, of a repeated block the last does."""
+    passes = [
+        replace(make_pass(k=0, concurrency=1, block=block), output_tokens=tokens, duration_s=10.0)
+        for block, tokens in ((0, 9000), (0, 100), (1, 400), (2, 7000))
+    ]
+    passes[3] = replace(passes[3], invalid="a test")
+    assert throughput(Measurement(passes=tuple(passes)), 1) == pytest.approx(20.0)
+    assert throughput(Measurement(passes=tuple(passes)), 4) is None
+
+
+def baseline(seconds: float, fingerprint: str) -> Record:
+    """A baseline of three blocks that took that long each."""
+    record = make_record(tput={1: 30.0})
+    assert record.measurement is not None
+    passes = tuple(replace(p, duration_s=seconds) for p in record.measurement.passes)
+    trial = replace(record.trial, gpu_memory_utilization=0.9)
+    outcome = Measurement(passes=passes)
+    return replace(record, trial=trial, outcome=outcome, fingerprint=fingerprint)
+
+
+def test_pass_seconds_are_those_on_record() -> None:
+    """A guess stands in until the first pass."""
+    assert pass_seconds([]) == FIRST_PASS_S
+    assert pass_seconds([baseline(70.0, "f"), baseline(30.0, "f")]) == pytest.approx(50.0)
+
+
+def test_a_plan_looks_into_the_storage_it_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is known there is not planned again; minutes follow from its passes; no file is made."""
+    desk(tmp_path)
+    file, database = tmp_path / "candidates.yaml", tmp_path / "elsewhere.db"
+    storage = f"sqlite:///{database}"
+    running.plan(file, None, storage, argv=False)
+    assert "4 launches: about" in capsys.readouterr().out
+    assert not database.exists()
+    ready = prepare(file, None, storage)
+    Ledger(storage, ready.loaded.spec).tell(baseline(100.0, ready.fingerprint), 1.0)
+    running.plan(file, None, storage, argv=False)
+    text = capsys.readouterr().out
+    # Live K = 0, 1, 4, 8, a baseline and a winner: six K of three blocks, 100 s each.
+    assert "3 launches: about" in text
+    assert "at most 30 of measuring" in text
+    running.plan(file, None, None, argv=False)
+    assert "4 launches: about" in capsys.readouterr().out
+
+
+def test_credentials_are_not_kept(tmp_path: Path) -> None:
+    """Neither those of the environment nor those among the engine's arguments."""
+    secret = "s3cret"  # noqa: S105 - what must not be found
+    target = {"engine_args": {"hf_token": secret, "max_model_len": 64}, "env": {"API_KEY": secret}}
+    desk(tmp_path, candidates(target=target))
+    ready = prepare(tmp_path / "candidates.yaml", None)
+    assert ready.loaded.spec.target.env["API_KEY"] == secret
+    save(ready.saved, ready.paths)
+    text = (ready.paths.folder / "spec.json").read_text(encoding="utf-8")
+    assert secret not in text
+    assert yaml.safe_load(text)["spec"]["target"]["engine_args"] == {"max_model_len": 64}
+
+
+def test_a_dry_run_asks_for_the_served_name(tmp_path: Path) -> None:
+    """The order is the runner's: of several names the first."""
+    args = {"served_model_name": ["first", "second"]}
+    desk(tmp_path, candidates(target={"engine_args": args}))
+    ready = prepare(tmp_path / "candidates.yaml", None)
+    launch = next(pending(ready.loaded.spec, []))
+    order = serve_order(ready, launch, Path("vllm.yaml"))
+    assert (order.model, order.start_timeout_s) == ("first", 900.0)
