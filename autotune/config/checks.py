@@ -16,7 +16,7 @@ from autotune.config.faults import Place, Said
 from autotune.config.messages import said
 from autotune.config.models import check_model, resolve_model
 from autotune.config.prompts import Prompts
-from autotune.config.schema import CandidatesFile, SearchSection, TargetSection
+from autotune.config.schema import CandidatesFile, TargetSection
 from autotune.config.workload import WorkloadSection
 from autotune.core.study import JSON
 
@@ -120,19 +120,3 @@ def context_faults(data: Data) -> Iterator[Said]:
         too_long = f"max_tokens = {workload.max_tokens} leaves no room for a prompt"
         remedy = "lower it, or raise max_model_len in target.engine_args"
         yield ("workload", "max_tokens"), f"{too_long} in max_model_len = {limit}: {remedy}"
-
-
-def memory_faults(data: Data) -> Iterator[Said]:
-    """A search over memory that another setting makes void."""
-    target = sound(TargetSection, data.get("target"))
-    search = sound(SearchSection, data.get("search", {}))
-    if target is None or search is None or len(search.gpu_memory_utilization) == 1:
-        return
-    given: dict[Place, Mapping[str, object]] = {
-        ("target", "engine_args", "kv_cache_memory_bytes"): target.engine_args,
-        ("target", "env", "VLLM_CPU_KVCACHE_SPACE"): target.env,
-    }
-    for place, section in given.items():
-        if place[-1] in section:
-            void = f"{place[-1]} fixes the KV cache whatever gpu_memory_utilization says"
-            yield place, f"{void}: remove it, or give search.gpu_memory_utilization one value"

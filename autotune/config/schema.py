@@ -71,18 +71,21 @@ class SearchSection(Section):
 
     num_speculative_tokens: Ks = _SEARCH.num_speculative_tokens
     """The K to try: a number, a rising list, or {low, high}. K = 0 is always measured."""
-    gpu_memory_utilization: Utilizations = _SEARCH.gpu_memory_utilization
-    """Share of the GPU's memory (of the RAM on a CPU): a number, a rising list, or
-    {low, high, step}."""
+    gpu_memory_utilization: Utilizations = Field(
+        default=_SEARCH.gpu_memory_utilization,
+        json_schema_extra={"default": _SEARCH.gpu_memory_utilization[0]},
+    )
+    """Share of the GPU's memory (of the RAM on a CPU) for every launch: one number; searching over
+    it is not built yet."""
     budget: Duration | None = None
     """Wall-clock time for the whole study, such as 90s, 18m, 1h30m (a number is seconds); without
-    it, until the answer is known."""
+    it every K gets max_blocks."""
     start_timeout: Duration = _SEARCH.start_timeout_s
     """How long a server may take to complete its first request; raise it for large models."""
     min_blocks: int = _SEARCH.min_blocks
-    """Blocks of prompts measured before a K may be dropped."""
+    """Blocks of prompts that every K gets at least; two where the budget is far too small."""
     max_blocks: int = _SEARCH.max_blocks
-    """Blocks of prompts measured at most."""
+    """Blocks of prompts that a K gets at most, if the prompts fill that many."""
     confirm_rounds: int = _SEARCH.confirm_rounds
     """How often baseline and winner are launched in turn at the end."""
     seed: int = _SEARCH.seed

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from autotune.config.faults import Said, raise_if_any
+from autotune.config.faults import raise_if_any
 from autotune.core.study import Search, check_ks
 
 _DURATION = re.compile(
@@ -118,39 +118,16 @@ def _range_keys(value: Mapping[str, object], keys: tuple[str, ...]) -> tuple[str
 
 
 def parse_utilizations(value: object) -> tuple[float, ...]:
-    """Rising fractions of GPU memory from a number, a list of them, or {low, high, step}."""
-    if isinstance(value, Mapping):
-        found = _steps(value)
-    else:
-        found = _numbers(value if isinstance(value, list) else [value])
-    if list(found) != sorted(set(found)) or not found:
+    """The fraction of the GPU's memory, alone in a tuple: the core has room for more."""
+    if isinstance(value, Mapping) or (isinstance(value, list) and len(value) != 1):
         raise ValueError(
-            f"gpu_memory_utilization must rise without repetition, got {shown(list(found))}"
+            "gpu_memory_utilization takes one number: searching over it is not built yet, "
+            f"got {shown(value)}"
         )
-    return Search(gpu_memory_utilization=found).gpu_memory_utilization
-
-
-def _numbers(items: list[object]) -> tuple[float, ...]:
-    found = [_number(item) for item in items]
-    faults: list[Said] = [
-        ((i,), f"gpu_memory_utilization must be a number in (0, 1], got {shown(item)}")
-        for i, item in enumerate(items)
-        if found[i] is None
-    ]
-    raise_if_any(faults)
-    return tuple(number for number in found if number is not None)
-
-
-def _steps(value: Mapping[str, object]) -> tuple[float, ...]:
-    keys = _range_keys(value, ("low", "high", "step"))
-    if any(_number(value[key]) is None for key in keys):
-        raise ValueError(f"low, high and step are numbers, got {shown(dict(value))}")
-    low, high, step = (Decimal(str(value[key])) for key in keys)
-    if not (0 < low <= high <= 1 and step >= Decimal("0.01")):
-        raise ValueError(
-            f"need 0 < low <= high <= 1 and step >= 0.01, got low {low}, high {high}, step {step}"
-        )
-    return tuple(float(low + i * step) for i in range(int((high - low) / step) + 1))
+    number = _number(value[0] if isinstance(value, list) else value)
+    if number is None:
+        raise ValueError(f"gpu_memory_utilization must be a number in (0, 1], got {shown(value)}")
+    return Search(gpu_memory_utilization=(number,)).gpu_memory_utilization
 
 
 def parse_text(value: object) -> object:
@@ -163,7 +140,6 @@ def _choice(*schemas: dict[str, object]) -> WithJsonSchema:
 
 
 _K = {"type": "integer", "minimum": 1, "maximum": 128}
-_UTILIZATION = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 def _list(item: dict[str, object]) -> dict[str, object]:
@@ -201,7 +177,7 @@ Ks = Annotated[
 Utilizations = Annotated[
     tuple[float, ...],
     BeforeValidator(parse_utilizations),
-    _choice(_UTILIZATION, _list(_UTILIZATION), _range(_UTILIZATION, "low", "high", "step")),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
 ]
 Text = Annotated[str, BeforeValidator(parse_text)]
 """A text; a number is taken as one, as environment variables are."""

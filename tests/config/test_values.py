@@ -68,9 +68,11 @@ def test_a_range_of_k_holds_both_ends(one: int, other: int) -> None:
     assert (ks[0], ks[-1], len(ks)) == (low, high, high - low + 1)
 
 
-@given(st.integers(1, 100), st.integers(1, 100), st.integers(1, 50))
-def test_steps_of_memory_are_exact_and_inside(one: int, other: int, step: int) -> None:
-    """0.3, 0.4, 0.5 and not 0.30000000000000004; the upper end is never passed."""
-    low, high = sorted((one, other))
-    found = parse_utilizations({"low": low / 100, "high": high / 100, "step": step / 100})
-    assert found == tuple(percent / 100 for percent in range(low, high + 1, step))
+@given(st.integers(1, 100))
+def test_memory_is_one_number(percent: int) -> None:
+    """Alone or as a list of one; more than one is refused until it is searched."""
+    share = percent / 100
+    assert parse_utilizations(share) == parse_utilizations([share]) == (share,)
+    for several in ([share, 1.0], [], {"low": share, "high": 1.0, "step": 0.1}):
+        with pytest.raises(ValueError, match="not built yet"):
+            parse_utilizations(several)
