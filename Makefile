@@ -4,6 +4,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := studies/smollm2-135m
+RESULTS := $(DEMO)/results
+RECORDED := $(addprefix $(RESULTS)/,best-config.yaml vllm.yaml report.md run.log)
 ARGS ?=
 # `autotune run` tells its verdict by its exit code; 3 (do not speculate) and 4 (tie) are answers, too.
 FINISHED := { code=$$?; [ $$code -eq 3 ] || [ $$code -eq 4 ] || exit $$code; }
@@ -50,9 +52,13 @@ format: $(READY) ## Format and fix what can be fixed.
 record: models ## Run the demo from nothing and keep its results in studies/smollm2-135m/results.
 	@-$(BIN)/autotune clean smollm2-135m --yes
 	@set -o pipefail; $(BIN)/autotune run candidates.yaml | tee $(DEMO)/run.log || $(FINISHED)
-	@mkdir -p $(DEMO)/results/passes
-	@cp reports/smollm2-135m/* $(DEMO)/results/ && mv $(DEMO)/run.log $(DEMO)/results/
-	@for n in $(DEMO)/launches/*/; do cp $$n/passes.jsonl $(DEMO)/results/passes/$$(basename $$n).jsonl; done
+	@rm -rf $(RESULTS)/passes && mkdir -p $(RESULTS)/passes
+	@cp reports/smollm2-135m/* $(RESULTS)/ && mv $(DEMO)/run.log $(RESULTS)/
+	@for n in $(DEMO)/launches/*/; do cp $$n/passes.jsonl $(RESULTS)/passes/$$(basename $$n).jsonl; done
+	@# What is kept names no machine: paths become relative, the line with the host's name goes.
+	@sed -i -e 's|$(CURDIR)/||g' -e 's|$(CURDIR)|.|g' $(RECORDED) $(RESULTS)/passes/*.jsonl
+	@sed -i -e '/^  host: /d' $(RESULTS)/best-config.yaml
+	@sed -i -e '/^| host |/d' $(RESULTS)/report.md
 
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.

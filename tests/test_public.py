@@ -54,10 +54,53 @@ def test_the_console_script_is_the_command_line() -> None:
     assert project["scripts"] == {"autotune": "autotune.cli:main"}
 
 
-def test_the_readme_names_verbs_that_are_there() -> None:
-    """Every `autotune VERB` of the README can be typed."""
-    named = set(re.findall(r"autotune ([a-z]+) (?:[a-z.]+yaml|STUDY|`)", README))
-    assert {"plan", "run", "show", "export"} <= named <= verbs()
+COMMAND = re.compile(
+    r"[`(]autotune (?P<quoted>[a-z]+)[^a-z]"  # `autotune run`, (autotune ui)
+    r"|^(?: {4})?autotune (?P<typed>[a-z]+)(?: {2,}| [A-Z]{4,}| [a-z-]+\.yaml|$)"  # in a block
+    r"|autotune (?P<called>[a-z]+) (?:[\w.-]+\.yaml|[A-Z]{4,}|\{)",
+    re.MULTILINE,
+)
+TEXTS = sorted(
+    path
+    for pattern in ("autotune/**/*.py", "autotune/**/*.j2", "*.md", "docs/*.md", "*.yaml")
+    for path in ROOT.glob(pattern)
+)
+
+
+def commands(text: str) -> set[str]:
+    """The verbs that a text tells its reader to type."""
+    return {next(filter(None, found.groups())) for found in COMMAND.finditer(text)}
+
+
+def test_every_command_that_is_named_can_be_typed() -> None:
+    """In messages, reports and documents: no verb that is not there."""
+    named = {path: commands(path.read_text(encoding="utf-8")) for path in TEXTS}
+    assert {path: found - verbs() for path, found in named.items() if found - verbs()} == {}
+    assert {"plan", "run", "show", "export", "ui"} <= commands(README)
+    assert "run" in set.union(*(found for path, found in named.items() if path.suffix == ".py"))
+
+
+def test_a_command_is_told_from_prose() -> None:
+    """What the test above would find, and what it passes over."""
+    text = "`autotune sync` or autotune verify best-config.yaml\nautotune init MODEL\n"
+    assert commands(text) == {"sync", "verify", "init"}
+    assert commands("autotune measures it on\nautotune itself is killed.\n") == set()
+
+
+ABSOLUTE = re.compile(r"(?<![\w.:/<~-])/(?:[\w.@+-]+/)+[\w.@+-]+")
+
+
+def test_recorded_results_name_no_machine() -> None:
+    """`make record` leaves paths relative to the repository and the host's name out."""
+    assert ABSOLUTE.findall("a /opt/x/y b=/home/me/z.so tok/s ./a/b http://h/x/y") == [
+        "/opt/x/y",
+        "/home/me/z.so",
+    ]
+    for path in sorted(ROOT.glob("studies/*/results/**/*")):
+        if path.suffix in {".yaml", ".md", ".log", ".csv", ".json", ".jsonl"}:
+            text = path.read_text(encoding="utf-8")
+            assert not ABSOLUTE.findall(text), path
+            assert not re.search(r"^(\| host \||\s*host: )", text, re.MULTILINE), path
 
 
 def test_the_readme_has_the_exit_codes() -> None:
