@@ -1,4 +1,8 @@
-"""What happens during a study, as values: whoever listens draws progress from them."""
+"""What happens during a study, as values: whoever listens draws progress from them.
+
+Rule: an event is told once what it says is true, in the order of the study; it asks for nothing
+back.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
