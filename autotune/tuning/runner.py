@@ -118,7 +118,7 @@ def _serve(run: _Run, config_file: Path) -> None:
         launcher=target.launcher,
         env=target.env,
         live=run.launch.live,
-        model=str(target.engine_args.get("served_model_name", target.model)),
+        model=target.served_name,
         start_timeout_s=_start_timeout_s(run),
     )
     samples_file = run.folder / "samples.jsonl"

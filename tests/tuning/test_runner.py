@@ -1,6 +1,7 @@
 """One launch: every K runs every block, and whatever the engine does becomes a value."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,15 @@ def test_a_crash_belongs_to_the_k_in_flight(tmp_path: Path) -> None:
         assert measured.cut_short
         assert 1 <= len(measured.at(1)) <= 2
         assert len(measured.at(4)) == 1
+
+
+def test_requests_carry_the_name_that_is_served(tmp_path: Path) -> None:
+    """vLLM may serve a model under several names: the first of them."""
+    args = {"served_model_name": ["smol", "smollm2"]}
+    world = World()
+    spec = replace(SPEC, target=replace(SPEC.target, engine_args=args))
+    measure(world, tmp_path, spec=spec, ks=(2,))
+    assert [order.model for order in world.orders] == ["smol"]
 
 
 def test_others_without_a_pass_give_no_record(tmp_path: Path) -> None:
