@@ -21,6 +21,7 @@ from autotune.core.trial import Failure, Launch, Record
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find
+from autotune.trackers._store import without_password
 from autotune.tuning import saved
 from autotune.tuning.ledger import Ledger, read_records
 from autotune.tuning.lock import held
@@ -166,7 +167,7 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
     console.print(f"  engine {spec.target.engine} {_version(ready)}, {ready.probe['device']}")
     console.print(f"  measurements in {ready.paths.folder}")
     if ready.loaded.tracking:
-        console.print(f"  MLflow: {ready.loaded.tracking.uri} (autotune ui)")
+        console.print(f"  MLflow: {without_password(ready.loaded.tracking.uri)}")
     if records:
         console.print(f"  resumed: {len(records)} trials are known already")
     failures = sum(isinstance(r.outcome, Failure) for r in records)

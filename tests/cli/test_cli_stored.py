@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from autotune.cli import running, showing
+from autotune.cli.app import app
 from autotune.cli.preparing import prepare, serve_order
 from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
 from autotune.core.plan import pending
@@ -107,25 +109,28 @@ def test_pass_seconds_are_those_on_record() -> None:
     assert pass_seconds([baseline(70.0, "f"), baseline(30.0, "f")]) == pytest.approx(50.0)
 
 
-def test_a_plan_looks_into_the_storage_it_is_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def told(*words: str) -> str:
+    """What a verb that succeeds prints."""
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_plan_looks_into_the_storage_it_is_given(tmp_path: Path) -> None:
     """What is known there is not planned again; minutes follow from its passes; no file is made."""
     desk(tmp_path)
     file, database = tmp_path / "candidates.yaml", tmp_path / "elsewhere.db"
     storage = f"sqlite:///{database}"
-    running.plan(file, None, storage, argv=False)
-    assert "4 launches: about" in capsys.readouterr().out
+    assert "4 launches: about" in told("plan", str(file), "--storage", storage)
     assert not database.exists()
     ready = prepare(file, None, storage)
     Ledger(storage, ready.loaded.spec).tell(baseline(100.0, ready.fingerprint), 1.0)
-    running.plan(file, None, storage, argv=False)
-    text = capsys.readouterr().out
+    text = told("plan", str(file), "--storage", storage)
     # Live K = 0, 1, 4, 8, a baseline and a winner: six K of three blocks, 100 s each.
     assert "3 launches: about" in text
     assert "at most 30 of measuring" in text
-    running.plan(file, None, None, argv=False)
-    assert "4 launches: about" in capsys.readouterr().out
+    assert "3 launches: about" in told("run", str(file), "--dry-run", "--storage", storage)
+    assert "4 launches: about" in told("plan", str(file))
 
 
 def test_credentials_are_not_kept(tmp_path: Path) -> None:
@@ -139,6 +144,19 @@ def test_credentials_are_not_kept(tmp_path: Path) -> None:
     text = (ready.paths.folder / "spec.json").read_text(encoding="utf-8")
     assert secret not in text
     assert yaml.safe_load(text)["spec"]["target"]["engine_args"] == {"max_model_len": 64}
+
+
+def test_a_tracking_server_is_named_without_its_password(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is printed ends in logs."""
+    desk(tmp_path, candidates(tracking={"mlflow": {"uri": "http://me:s3cret@host:5000"}}))
+    ready = prepare(tmp_path / "candidates.yaml", None)
+    ready.paths.folder.mkdir(parents=True)
+    running._greet(ready, [], others=0)
+    text = capsys.readouterr().out
+    assert "MLflow: http://host:5000" in text
+    assert "s3cret" not in text
 
 
 def test_a_dry_run_asks_for_the_served_name(tmp_path: Path) -> None:
