@@ -12,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.process import TornNoteError, end_orphan, running, write_note
+from autotune.cli import running as running_study
+from autotune.process import NOTE, TornNoteError, end_orphan, running, write_note
+from autotune.tuning.paths import StudyPaths
 
 TREE = """
 import os, signal, subprocess, sys, time
@@ -244,3 +246,20 @@ def test_the_note_lies_there_for_as_long_as_the_child_lives(tree: Tree) -> None:
         assert about["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         assert list(tree.note.parent.glob(".*")) == []
     assert not tree.note.exists()
+
+
+def test_a_run_ends_what_a_killed_one_left(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every launch folder's note is read, what lives is ended, a torn note is told; all go."""
+    paths = StudyPaths(root=tree.note.parent, name="s")
+    torn, real = paths.next_launch() / NOTE, paths.next_launch() / NOTE
+    torn.write_text('{"pid": 1')
+    popen = subprocess.Popen(tree.argv("parent"), env=tree.env, start_new_session=True)
+    pids = (popen.pid, tree.grandchild())
+    write_note(real, popen.pid)
+    running_study._end_orphans(paths)
+    assert not any(map(lives, pids))
+    assert not list(paths.launches.glob(f"*/{NOTE}"))
+    said = capsys.readouterr().out
+    assert f"{torn} does not tell which process it is about: removed" in said
+    assert f"ended server {popen.pid}, left behind by a killed run" in said
+    popen.wait()

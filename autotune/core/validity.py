@@ -19,8 +19,8 @@ LAG_LIMIT_S = 0.2
 LAG_LIMIT_STEPS = 0.5
 """A client is late beyond both. Lag is the worst moment of a pass, and one hiccup does no harm: the
 time of a step is a median of groups, and lateness of less than half a step moves no token into the
-next one. On two cores, one of them the engine's, it is 2 to 9 ms and at its worst 0.14 s; beyond
-that the client was kept from running, and its times and pauses are not the engine's.
+next one. On two cores, one of them the engine's, passes of seconds have 2 to 100 ms, seldom 140:
+beyond that the client was kept from running, and its times and pauses are not the engine's.
 """
 
 
