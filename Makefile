@@ -37,7 +37,7 @@ check: $(READY) ## The fast loop: format, lint, types, import contracts, tests w
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not live and not gpu"
+	$(BIN)/python -m pytest -m "not live and not gpu" -n 4 --dist loadfile
 
 .PHONY: live
 live: models ## The tests on a real vLLM (CPU or GPU).

@@ -38,7 +38,11 @@ def next_launch(
     share = _weight(spec, launch) / sum(_weight(spec, other) for other in ahead)
     if remaining_s < boot_estimate(records) + WARM_UP_S:
         return None
-    return replace(launch, measure_s=max(measuring * share, 1.0))
+    return replace(
+        launch,
+        measure_s=max(measuring * share, 1.0),
+        start_timeout_s=max(remaining_s - WARM_UP_S, 1.0),
+    )
 
 
 def baseline_failed(records: Sequence[Record]) -> Failure | None:
@@ -46,7 +50,8 @@ def baseline_failed(records: Sequence[Record]) -> Failure | None:
     mine = [r for r in records if r.trial.stage is Stage.BASELINE]
     if any(r.measurement and not r.measurement.cut_short for r in mine):
         return None
-    failed = [r.outcome for r in mine if isinstance(r.outcome, Failure)]
+    counted = [r.outcome for r in mine if not _says_nothing(r)]
+    failed = [outcome for outcome in counted if isinstance(outcome, Failure)]
     over = len(failed) >= TRIES or any(not f.transient for f in failed)
     return failed[-1] if over else None
 
@@ -190,7 +195,7 @@ def _given_up(
         r.outcome
         for r in _of(records, name, k, stage)
         if not (r.measurement and (r.measurement.cut_short or _ample(spec, stage, r.measurement)))
-        and not _not_in_force(r)
+        and not _says_nothing(r)
     ]
     return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
 
@@ -200,6 +205,13 @@ def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[
         trial = r.trial
         if (trial.candidate, trial.num_speculative_tokens, trial.stage) == (name, k, stage):
             yield r
+
+
+def _says_nothing(record: Record) -> bool:
+    """A launch that the budget cut short is no try, nor is one that only lacked live K."""
+    outcome = record.outcome
+    no_time = isinstance(outcome, Failure) and outcome.cause is Cause.NO_TIME
+    return no_time or _not_in_force(record)
 
 
 def _not_in_force(record: Record) -> bool:

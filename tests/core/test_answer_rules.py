@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.plan import live_possible
+from autotune.core.plan import live_possible, next_launch
 from autotune.core.recommendation import finalists, recommend
 from autotune.core.study import Candidate, Constraint, Objective, Workload
 from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
@@ -96,3 +96,17 @@ def test_a_draft_of_fixed_blocks_gets_one_launch_per_k() -> None:
     fixed = replace(plain, settings={"parallel_drafting": True})
     assert live_possible(SPEC, [], plain)
     assert not live_possible(SPEC, [], fixed)
+
+
+def test_a_start_cut_short_by_the_budget_is_no_try() -> None:
+    """The same launch is planned again; its start gets what is left of the budget."""
+    out_of_time = Failure(cause=Cause.NO_TIME, detail="the budget ended")
+    records = [
+        replace(make_record(BASELINE, 0, Stage.BASELINE, launch_id=f"{i}"), outcome=out_of_time)
+        for i in range(3)
+    ]
+    launch = next_launch(SPEC, records, 500.0)
+    assert launch
+    assert launch.stage is Stage.BASELINE
+    assert launch.start_timeout_s
+    assert launch.start_timeout_s < 500.0

@@ -22,6 +22,9 @@ BROKEN = {
 }
 """Draft -> what is wrong with it, and the cause that must be told."""
 
+FOR_ONE_K = ("out_of_memory_start", "kv_cache_too_small")
+"""Causes that a smaller K may not have: the largest K is left out and the rest launched again."""
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Desk:
@@ -72,11 +75,12 @@ def test_the_report_tells_the_curve(study: Desk, done: Done) -> None:
 
 
 def test_a_draft_that_cannot_start_stops_nothing(study: Desk, done: Done) -> None:
-    """Each failure is shown with its cause while the run goes on, and costs one launch."""
+    """Each failure is shown while the run goes on, and costs one launch; one for each K where a
+    smaller K might do."""
     made = [launch["candidate"]["name"] for launch in launches(study) if launch["candidate"]]
     for name, (_, cause) in BROKEN.items():
         assert cause in done.text
-        assert made.count(name) == 1
+        assert made.count(name) == (3 if cause in FOR_ONE_K else 1)
 
 
 def test_live_k_needs_one_launch_and_a_static_method_one_per_k(study: Desk, done: Done) -> None:
@@ -106,7 +110,10 @@ def test_show_names_every_trial_and_cause(study: Desk, done: Done) -> None:
     """`show --passes` has the candidates, the causes and the verdict."""
     shown = study.autotune("show", "s", "--passes")
     assert shown.code == 0
-    causes = [f"{name} at K = 0, 1, 4, 8: {cause}" for name, (_, cause) in BROKEN.items()]
+    causes = [
+        f"{name} at K = {'1' if cause in FOR_ONE_K else '0, 1, 4, 8'}: {cause}"
+        for name, (_, cause) in BROKEN.items()
+    ]
     words = ("good", "suffix", "Speculate with good", "passes", *causes)
     missing = [word for word in words if word not in shown.text]
     assert not missing, shown.text

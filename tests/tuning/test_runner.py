@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import Search, StudySpec
+from autotune.core.study import JSON, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record
 from autotune.tuning import runner, samples
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone, ServerReady
@@ -135,7 +135,7 @@ def test_a_crash_belongs_to_the_k_in_flight(tmp_path: Path) -> None:
 
 def test_requests_carry_the_name_that_is_served(tmp_path: Path) -> None:
     """vLLM may serve a model under several names: the first of them."""
-    args = {"served_model_name": ["smol", "smollm2"]}
+    args: dict[str, JSON] = {"served_model_name": ["smol", "smollm2"]}
     world = World()
     spec = replace(SPEC, target=replace(SPEC.target, engine_args=args))
     measure(world, tmp_path, spec=spec, ks=(2,))
