@@ -9,8 +9,8 @@ autotune/core/statistics.py comes from. Run it on a machine that does nothing el
 import argparse
 import json
 import math
-import platform
 import statistics
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,15 +37,17 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=3, help="blocks of prompts in each")
     parser.add_argument("--file", type=Path, default=ROOT / "candidates.yaml")
     args = parser.parse_args()
-    records = list(_launches(args.file, args.launches, args.blocks))
+    records = [r for r in _launches(args.file, args.launches, args.blocks) if r.measurement]
+    if len(records) < 2:  # noqa: PLR2004 - two are the least that can differ
+        sys.exit("fewer than two launches gave a measurement: nothing to compare")
     levels = [level.concurrency for level in load(args.file).spec.workload.levels]
     result = {
         "launches": len(records),
         "blocks": args.blocks,
-        "machine": platform.platform(),
         "engine": records[0].facts.version if records[0].facts else "",
         "device": records[0].facts.device if records[0].facts else "",
         "levels": [_level(records, concurrency) for concurrency in levels],
+        "sd_of_launch_mean": round(_launch_sd(records, levels), 5),
     }
     path = write_text(HERE / "results" / "equal-launches.json", json.dumps(result, indent=1) + "\n")
     print(f"written: {path.relative_to(ROOT)}")
@@ -96,6 +98,17 @@ def _level(records: Sequence[Record], concurrency: int) -> dict[str, object]:
         "output_throughput": [round(math.exp(mean), 2) for mean in means],
         "sd_of_log_throughput": round(spread, 5),
     }
+
+
+def _launch_sd(records: Sequence[Record], levels: Sequence[int]) -> float:
+    """The launch effect: each launch's mean over its levels is one observation."""
+    means = [
+        statistics.fmean(statistics.fmean(blocks_of(r, c).values()) for c in levels)
+        for r in records
+    ]
+    spread = statistics.stdev(means)
+    print(f"launch effect: standard deviation {spread:.2%}")
+    return spread
 
 
 def _shown(record: Record, concurrency: int) -> str:
