@@ -15,7 +15,9 @@ from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Launch, Measurement, Record, Stage
 
-CONFIRM_WEIGHT = 1.5
+STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
+"""What a K of a stage may cost, relative to one of the search: the baseline has one K only, and its
+blocks are what every other launch is paired with."""
 FIRST_BOOT_S = 60.0
 WARM_UP_S = 10.0
 
@@ -221,8 +223,7 @@ def _not_in_force(record: Record) -> bool:
 
 def _weight(spec: StudySpec, launch: Launch) -> float:
     """Relative measuring time of a launch; K = 0 of a live launch costs as much as any K."""
-    scale = CONFIRM_WEIGHT if launch.stage is Stage.CONFIRM else 1.0
-    return scale * len(launch.num_speculative_tokens)
+    return STAGE_WEIGHTS.get(launch.stage, 1.0) * len(launch.num_speculative_tokens)
 
 
 def _listed(ks: Sequence[int]) -> str:

@@ -22,6 +22,7 @@ from autotune.core.trial import (
     Outcome,
     Pass,
     Record,
+    Stage,
 )
 from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
@@ -35,7 +36,8 @@ from autotune.tuning.samples import SampleWriter, compact
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
 OVERTIME = 1.5
-"""A launch past its time ends after min_blocks, past this multiple of it after two."""
+"""A launch past its time ends after min_blocks, past this multiple of it after two; the baseline
+never before min_blocks."""
 
 
 class Phase(StrEnum):
@@ -185,7 +187,9 @@ def _time_up(run: _Run, *, done: int) -> bool:
     spent = time.monotonic() - run.ready
     another = spent * (done + 1) / done
     if done < run.rig.spec.search.min_blocks:
-        return another > allowed * OVERTIME and done > 1
+        # Every candidate is paired with the baseline's blocks: fewer there are fewer everywhere.
+        needed = run.launch.stage is Stage.BASELINE or done == 1
+        return not needed and another > allowed * OVERTIME
     return another > allowed
 
 

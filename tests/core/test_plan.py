@@ -257,11 +257,11 @@ def test_budget_is_shared_by_what_is_to_be_measured() -> None:
     """A launch gets of the time without starts what its share of the K is."""
     spec = make_spec(candidates=make_spec().candidates[:1])
     todo = list(pending(spec, []))
-    # One K of the baseline, five of the curve, four confirmations of one and a half each.
+    # The baseline counts as four, five K of the curve, four confirmations of one and a half each.
     assert len(todo) == 6
     launch = next_launch(spec, [], remaining_s=6 * 70.0 + 1200.0)
     assert launch
-    assert launch.measure_s == pytest.approx(1200.0 * 1 / 12)
+    assert launch.measure_s == pytest.approx(1200.0 * 4 / 15)
     second = next_launch(spec, answer(launch, "000"), remaining_s=5 * 45.0 + 1100.0)
     assert second
     assert second.measure_s == pytest.approx(1100.0 * 5 / 11)
