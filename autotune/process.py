@@ -45,7 +45,6 @@ class Child:
         self._popen = popen
         self.log = log
         self.pid = popen.pid
-        self.stopped_by_us = False
 
     @property
     def exit_status(self) -> int | None:
@@ -57,7 +56,6 @@ class Child:
 
         An interrupt while it waits (a second Ctrl-C) kills at once instead of waiting any longer.
         """
-        self.stopped_by_us = True
         try:
             left = _end(self.pid, self._tree, grace_s)
         except BaseException:
