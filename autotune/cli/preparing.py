@@ -10,9 +10,8 @@ from pathlib import Path
 from autotune.config import LoadedFile, load
 from autotune.config.values import parse_duration
 from autotune.core.redaction import is_secret, shown
-from autotune.core.trial import Launch
 from autotune.errors import UserError
-from autotune.ports import Engine, ServeOrder, find
+from autotune.ports import Engine, find
 from autotune.tuning.identity import with_weights
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
@@ -76,17 +75,3 @@ def _seconds(budget: str) -> float:
         return parse_duration(budget)
     except ValueError as error:
         raise UserError(f"--budget: {error}") from error
-
-
-def serve_order(ready: Prepared, launch: Launch, config_file: Path) -> ServeOrder:
-    """The order that the runner gives for this launch, for showing its argv."""
-    target = ready.loaded.spec.target
-    return ServeOrder(
-        config_file=config_file,
-        folder=ready.paths.launches,
-        launcher=target.launcher,
-        env=target.env,
-        live=launch.live,
-        model=target.served_name,
-        start_timeout_s=ready.loaded.spec.search.start_timeout_s,
-    )

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from autotune import process
 from autotune.cli.exits import Exit
-from autotune.cli.preparing import Prepared, prepare, serve_order
+from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
 from autotune.core.known import warnings
@@ -27,7 +27,7 @@ from autotune.tuning import saved
 from autotune.tuning.ledger import Ledger, read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
-from autotune.tuning.runner import Rig
+from autotune.tuning.runner import Rig, serve_order
 from autotune.tuning.tuner import recover, to_retry, tune, usable
 
 console = Console(soft_wrap=True, highlight=False)
@@ -223,7 +223,8 @@ def _not_there(storage: str) -> bool:
 
 
 def _print_argv(ready: Prepared, launch: Launch) -> None:
-    order = serve_order(ready, launch, Path("vllm.yaml"))
+    spec, folder = ready.loaded.spec, ready.paths.launches
+    order = serve_order(spec, launch, Path("vllm.yaml"), folder)
     argv = " ".join(ready.engine.command(order, 8000))
     console.print(f"       {argv}")
     for line in launch_config(ready, launch).splitlines():

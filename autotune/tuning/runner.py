@@ -113,16 +113,7 @@ def run_launch(launch: Launch, rig: Rig, config_file: Path, folder: Path) -> Ite
 
 
 def _serve(run: _Run, config_file: Path) -> None:
-    target = run.rig.spec.target
-    order = ServeOrder(
-        config_file=config_file,
-        folder=run.folder,
-        launcher=target.launcher,
-        env=target.env,
-        live=run.launch.live,
-        model=target.served_name,
-        start_timeout_s=_start_timeout_s(run),
-    )
+    order = serve_order(run.rig.spec, run.launch, config_file, run.folder)
     samples_file = run.folder / "samples.jsonl"
     with (
         Journal(run.folder, run.launch, run.rig.fingerprint) as journal,
@@ -147,9 +138,21 @@ def _serve(run: _Run, config_file: Path) -> None:
     compact(samples_file)
 
 
-def _start_timeout_s(run: _Run) -> float:
-    left = run.launch.start_timeout_s
-    allowed = run.rig.spec.search.start_timeout_s
+def serve_order(spec: StudySpec, launch: Launch, config_file: Path, folder: Path) -> ServeOrder:
+    """What the engine is told to start for a launch."""
+    return ServeOrder(
+        config_file=config_file,
+        folder=folder,
+        launcher=spec.target.launcher,
+        env=spec.target.env,
+        live=launch.live,
+        model=spec.target.served_name,
+        start_timeout_s=_start_timeout_s(spec, launch),
+    )
+
+
+def _start_timeout_s(spec: StudySpec, launch: Launch) -> float:
+    left, allowed = launch.start_timeout_s, spec.search.start_timeout_s
     return allowed if left is None else min(left, allowed)
 
 
@@ -157,7 +160,7 @@ def _in_time(run: _Run, failure: Failure) -> Failure:
     """A start that only the budget cut short says nothing about the configuration."""
     if (
         failure.cause is not Cause.START_TIMEOUT
-        or _start_timeout_s(run) == run.rig.spec.search.start_timeout_s
+        or _start_timeout_s(run.rig.spec, run.launch) == run.rig.spec.search.start_timeout_s
     ):
         return failure
     detail = f"{failure.detail}, which was all that the budget had left"

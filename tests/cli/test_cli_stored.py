@@ -10,13 +10,14 @@ from typer.testing import CliRunner
 
 from autotune.cli import running, showing
 from autotune.cli.app import app
-from autotune.cli.preparing import prepare, serve_order
+from autotune.cli.preparing import prepare
 from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
 from autotune.core.plan import pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Measurement, Record
 from autotune.tuning.ledger import Ledger
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.runner import serve_order
 from autotune.tuning.saved import SavedStudy, save
 from tests.builders import make_pass, make_record, make_spec
 from tests.builders_study import make_study_records
@@ -165,5 +166,5 @@ def test_a_dry_run_asks_for_the_served_name(tmp_path: Path) -> None:
     desk(tmp_path, candidates(target={"engine_args": args}))
     ready = prepare(tmp_path / "candidates.yaml", None)
     launch = next(pending(ready.loaded.spec, []))
-    order = serve_order(ready, launch, Path("vllm.yaml"))
+    order = serve_order(ready.loaded.spec, launch, Path("vllm.yaml"), tmp_path)
     assert (order.model, order.start_timeout_s) == ("first", 900.0)
