@@ -31,6 +31,8 @@ from autotune.core.trial import BASELINE, Pass
 Vector = npt.NDArray[np.float64]
 Point = tuple[str, int]
 """Candidate and K."""
+PLAIN: Point = (BASELINE, 0)
+"""The point that every speedup is over: launches without speculation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class Comparer:
 
 def comparer(found: Mapping[Point, Arm], levels: Sequence[Level], noise: Noise) -> Comparer:
     """Decide for each level by which estimate it goes."""
-    baseline = found.get((BASELINE, 0))
+    baseline = found.get(PLAIN)
     by_steps = {}
     for level in levels:
         c = level.concurrency

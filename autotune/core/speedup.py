@@ -13,15 +13,12 @@ from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
 from autotune.core.arms import Arm, arms
-from autotune.core.comparison import Comparer, comparer
+from autotune.core.comparison import PLAIN, Comparer, comparer
 from autotune.core.knee import Knee, find_knee
 from autotune.core.noise import Noise, noise_of
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
 from autotune.core.study import Level, StudySpec
-from autotune.core.trial import BASELINE, Latencies, Pass, Record
-
-PLAIN = (BASELINE, 0)
-"""The point that every speedup is over: launches without speculation."""
+from autotune.core.trial import Latencies, Pass, Record
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on

@@ -10,7 +10,7 @@ are accepted) is drawn once per prompt and K, so that two arms of one text say t
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -121,22 +121,28 @@ def as_pass(
     replies: Sequence[Reply], k: int, concurrency: int, block: int, *, factor: float = 1.0
 ) -> Pass:
     """The pass that these replies make; everything takes `factor` times as long."""
-    for reply in replies if factor != 1.0 else ():
-        reply.sent_s *= factor
-        reply.chunk_s = [at * factor for at in reply.chunk_s]
-    steps: StepStats | None = step_stats(replies, k, concurrency)
+    steps = step_stats(replies, k, concurrency)
     return Pass(
         num_speculative_tokens=k,
         concurrency=concurrency,
         block=block,
         order=block,
         started_s=0.0,
-        duration_s=max(r.end_s for r in replies),
+        duration_s=factor * max(r.end_s for r in replies),
         requests=len(replies),
         failed=0,
         prompt_tokens=sum(r.text.prompt_tokens for r in replies),
         output_tokens=sum(sum(r.chunk_tokens) for r in replies),
         latencies=None,
         spec=None,
-        steps=steps,
+        steps=steps and _slowed(steps, factor),
+    )
+
+
+def _slowed(steps: StepStats, factor: float) -> StepStats:
+    return replace(
+        steps,
+        step_s=steps.step_s * factor,
+        first_token_s=steps.first_token_s * factor,
+        reply_s=tuple(seconds * factor for seconds in steps.reply_s),
     )
