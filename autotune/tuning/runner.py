@@ -15,6 +15,7 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.stopping import useless
 from autotune.core.study import JSON, Prompt, Sampling, StudySpec
 from autotune.core.trial import (
+    OF_THE_CANDIDATE,
     Cause,
     EngineFacts,
     Failure,
@@ -52,7 +53,7 @@ OF_ONE_K: Mapping[Phase, Collection[Cause]] = {
         Cause.OUT_OF_MEMORY_RUNTIME,
         Cause.KV_CACHE_TOO_SMALL,
     },
-    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE},
+    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE} - OF_THE_CANDIDATE,
 }
 """The causes that belong to the K in hand alone; any other one fails every K of its launch.
 
@@ -260,7 +261,7 @@ def _accepted_greedily(run: _Run, server: Server, k: int) -> int:
     prompts = spec.workload.block(run.launch.stage.prompts, level, 0)
     server.wait_drained()
     before = server.counters()
-    requests = _requests(run, prompts, k, f"probe.{level}.{k}")
+    requests = _requests(run, prompts, k, f"probe.0.{level}.{k}")
     run.rig.load_generator.run(server, greedy, requests, level)
     server.wait_drained()
     after = server.counters()
