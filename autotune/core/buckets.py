@@ -83,25 +83,43 @@ def by_length(replies: Sequence[Reply], effect: LaunchEffect) -> tuple[Bucket, .
 
 
 def bucket_remarks(buckets: Iterable[Bucket]) -> list[str]:
-    """Points that are faster on prompts of one length and slower on those of another."""
+    """Candidates that are faster on prompts of one length and slower on others, the clearest case.
+
+    Of the confirmation if it is such a case, else of the search.
+    """
     points: dict[_At, list[Bucket]] = defaultdict(list)
     for b in buckets:
         points[b.split, b.candidate, b.num_speculative_tokens, b.concurrency].append(b)
-    told = []
-    for (split, candidate, k, concurrency), mine in points.items():
-        faster = [b for b in mine if b.speedup.low > 1]
-        slower = [b for b in mine if b.speedup.high < 1]
-        if faster and slower:
-            told.append(
-                f"{candidate} at K = {k} helps some prompts and hurts others by their length "
-                f"(concurrency {concurrency}, {split} prompts): {_shown(faster)}, but "
-                f"{_shown(slower)}; one figure for all lengths holds for this mix of prompts only"
-            )
-    return told
+    divided: dict[str, list[_At]] = defaultdict(list)
+    for at, mine in points.items():
+        if _contrast(mine) > 1:
+            divided[at[1]].append(at)
+    return [
+        _remark(max(found, key=lambda at: (at[0] == "confirmation", _contrast(points[at]))), points)
+        for found in divided.values()
+    ]
+
+
+def _contrast(buckets: Sequence[Bucket]) -> float:
+    """The best of the buckets above 1 over the worst of those below; 1 unless there are both."""
+    faster = [b.speedup.mean for b in buckets if b.speedup.low > 1]
+    slower = [b.speedup.mean for b in buckets if b.speedup.high < 1]
+    return max(faster) / min(slower) if faster and slower else 1.0
+
+
+def _remark(at: _At, points: Mapping[_At, Sequence[Bucket]]) -> str:
+    split, candidate, k, concurrency = at
+    faster = [b for b in points[at] if b.speedup.low > 1]
+    slower = [b for b in points[at] if b.speedup.high < 1]
+    return (
+        f"at K = {k} {candidate} helps some prompts and hurts others by their length (concurrency "
+        f"{concurrency}, {split} prompts): {_shown(faster)}, but {_shown(slower)}; one figure for "
+        "all lengths holds for this mix of prompts only"
+    )
 
 
 def _shown(buckets: Iterable[Bucket]) -> str:
-    return ", ".join(f"{b.speedup.show()} at {b.label} prompt tokens" for b in buckets)
+    return ", ".join(f"{b.speedup.show()} with {b.label} tokens" for b in buckets)
 
 
 def _point(

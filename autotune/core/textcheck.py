@@ -102,33 +102,53 @@ def compare_shifts(replies: Sequence[Reply]) -> tuple[TextShift, ...]:
 
 
 def text_remarks(matches: Sequence[TextMatch], shifts: Sequence[TextShift]) -> list[str]:
-    """What a reader should not miss, each with its figures."""
+    """What a reader should not miss: a sentence for each candidate and split, with its figures."""
     overall = [m for m in matches if m.concurrency is None]
     reference = {m.split: m for m in overall if m.candidate == BASELINE}
-    told = [_suspicion(m, reference.get(m.split)) for m in overall if m.suspect]
+    suspects: dict[tuple[str, str], list[TextMatch]] = defaultdict(list)
+    for m in overall:
+        if m.suspect:
+            suspects[m.split, m.candidate].append(m)
+    shifted: dict[tuple[str, str], list[TextShift]] = defaultdict(list)
     for s in shifts:
-        told += [
-            f"the replies of {s.candidate} at K = {s.num_speculative_tokens} are not like those of "
-            f"plain decoding ({s.split} prompts, {s.blocks} blocks): {what}"
-            for what in s.shifted
-        ]
-    return told
+        if s.shifted:
+            shifted[s.split, s.candidate].append(s)
+    return [
+        *(_suspicion(found, reference.get(split)) for (split, _), found in suspects.items()),
+        *(_unlike(found) for found in shifted.values()),
+    ]
 
 
-def _suspicion(match: TextMatch, reference: TextMatch | None) -> str:
-    if match.candidate == BASELINE:
+def _suspicion(found: Sequence[TextMatch], reference: TextMatch | None) -> str:
+    worst = max(found, key=lambda m: m.early / m.compared)
+    figures = f"{worst.early} of {worst.compared} replies ({worst.split} prompts)"
+    if worst.candidate == BASELINE:
         return (
             f"two launches of plain decoding differ within the first {EARLY_TOKENS} tokens in "
-            f"{match.early} of {match.compared} replies ({match.split} prompts): suspect; this "
-            "engine does not repeat itself at temperature 0, so the texts of the others tell little"
+            f"{figures}: suspect; this engine does not repeat itself at temperature 0, so the "
+            "texts of the others tell little"
         )
     beside = f"; between two plain launches {reference.show()}" if reference else ""
     return (
-        f"{match.candidate} at K = {match.num_speculative_tokens} differs from plain decoding "
-        f"within the first {EARLY_TOKENS} tokens in {match.early} of {match.compared} replies "
-        f"({match.split} prompts): suspect, rounding seldom parts replies that early; read a few "
-        f"replies of both by hand before it is deployed{beside}"
+        f"with {worst.candidate} at K = {worst.num_speculative_tokens} the text differs from that "
+        f"of plain decoding within the first {EARLY_TOKENS} tokens in {figures}"
+        f"{_also(worst.num_speculative_tokens, found)}: suspect, rounding seldom parts replies "
+        f"that early; read a few of both by hand before it is deployed{beside}"
     )
+
+
+def _unlike(found: Sequence[TextShift]) -> str:
+    worst = max(found, key=lambda s: len(s.shifted))
+    return (
+        f"with {worst.candidate} at K = {worst.num_speculative_tokens} the replies are not like "
+        f"those of plain decoding: {', '.join(worst.shifted)} ({worst.split} prompts, "
+        f"{worst.blocks} blocks){_also(worst.num_speculative_tokens, found)}"
+    )
+
+
+def _also(k: int, found: Sequence[TextMatch] | Sequence[TextShift]) -> str:
+    others = [str(m.num_speculative_tokens) for m in found if m.num_speculative_tokens != k]
+    return f", and so at K = {', '.join(others)}" if others else ""
 
 
 def _first_plain(replies: Iterable[Reply]) -> Mapping[tuple[str, int, int, str], Reply]:
