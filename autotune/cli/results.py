@@ -77,7 +77,7 @@ def write_results(
     from autotune.reporting.report import write_report  # noqa: PLC0415
 
     temperature = spec.workload.sampling.temperature
-    checks = check_replies(replies_of(paths, records), temperature, result.effect)
+    checks = check_replies(replies_of(paths, records), temperature, result.noise.launch)
     files += write_report(paths.report, spec, records, result, about, checks)
     return Written(files=files, checks=checks)
 

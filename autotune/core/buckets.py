@@ -17,8 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from autotune.core.noise import LaunchEffect
 from autotune.core.replies import Reply
-from autotune.core.statistics import Estimate, Interval, LaunchEffect
+from autotune.core.statistics import Estimate, Interval
 from autotune.core.trial import BASELINE
 
 EDGES = (0, 256, 1024, 4096, 16384)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.buckets import Bucket, bucket_remarks, by_length
+from autotune.core.noise import LaunchEffect
 from autotune.core.replies import Reply
-from autotune.core.statistics import LaunchEffect
 from autotune.core.textcheck import (
     TextMatch,
     TextShift,

@@ -109,7 +109,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "conditions": conditions(spec),
         "max_tokens": spec.workload.max_tokens,
         "confidence": f"{CONFIDENCE:.0%}",
-        "effect": effect_words(result.effect),
+        "effect": effect_words(result.noise.launch),
         "curves": bool(result.search),
         "knees": tables.knees_table(result),
     }

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.buckets import bucket_of, bucket_remarks, by_length, log_ratio_of_totals
+from autotune.core.noise import LaunchEffect
 from autotune.core.replies import Reply
-from autotune.core.statistics import LaunchEffect
 from autotune.core.trial import BASELINE
 from tests.builders_replies import make_reply
 

@@ -46,7 +46,7 @@ def said(records: list[Record], temperature: float) -> ReplyChecks:
         for block in range(3)
         for i in range(8)
     ]
-    return check_replies(replies, temperature, recommend(SPEC, records).effect)
+    return check_replies(replies, temperature, recommend(SPEC, records).noise.launch)
 
 
 def _said(record: Record, concurrency: int, block: int, i: int) -> Reply:

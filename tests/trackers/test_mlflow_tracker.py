@@ -207,7 +207,7 @@ def test_what_the_replies_tell_is_on_the_parent(shown: Shown) -> None:
     """The rate of matching replies beside the curve, with the same step."""
     tracker = MlflowTracker(f"sqlite:///{shown.home / 'mlflow.db'}", "autotune", SPEC, "replies")
     replies = [make_reply("a b"), make_reply("a c", "eagle", 2, launch="001")]
-    tracker.finish(SPEC, RESULT, [], check_replies(replies, 0.0, RESULT.effect))
+    tracker.finish(SPEC, RESULT, [], check_replies(replies, 0.0, RESULT.noise.launch))
     assert not tracker.off
     parent = tracker._client.get_run(tracker._parent)
     assert shown.history(parent, "match_rate.search.eagle.c1") == [(2, 0.0)]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
 from autotune.core.replychecks import NO_CHECKS, check_replies
-from autotune.core.statistics import LaunchEffect
 from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
