@@ -32,6 +32,7 @@ from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDon
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.replies import reply_key
 from autotune.tuning.rounds import Rounds
 from autotune.tuning.samples import SampleWriter, compact
 
@@ -126,7 +127,7 @@ def _serve(run: _Run, config_file: Path) -> None:
     samples_file = run.folder / "samples.jsonl"
     with (
         Journal(run.folder, run.launch, run.rig.fingerprint) as journal,
-        SampleWriter(samples_file) as samples,
+        SampleWriter(samples_file, reply_key(run.rig.paths)) as samples,
         run.rig.engine.serve(order) as server,
     ):
         run.facts = server.facts
