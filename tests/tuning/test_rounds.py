@@ -106,7 +106,7 @@ def test_a_draft_of_which_nothing_is_accepted_ends_the_candidate(tmp_path: Path)
     assert failure.cause is Cause.DRAFT_USELESS
     assert failure.detail.startswith("0 of ")
     assert failure.remedy.index("tokenizer") < failure.remedy.index("untrained")
-    assert blocks_of(world, 0, 1) == 1
+    assert blocks_of(world, 0, 1) <= 1
 
 
 @pytest.mark.parametrize(
