@@ -4,16 +4,18 @@ Rules: two arms are compared block by block, and only on blocks that both ran; s
 one arm are averaged first; an invalid pass does not exist here.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from autotune.core.statistics import Estimate, LaunchEffect, launch_effect, mean_of
 from autotune.core.study import Level
 from autotune.core.trial import Record
 
 Blocks = Mapping[int, float]
-"""Block index to log throughput."""
+"""Block index to log speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +25,14 @@ class Arm:
     records: tuple[Record, ...]
 
     def blocks(self, concurrency: int) -> Blocks:
-        """Mean log throughput of each block over the launches that ran it."""
+        """Mean log speed of each block over the launches that ran it."""
         return _mean_blocks([blocks_of(r, concurrency) for r in self.records])
+
+    def throughput(self, concurrency: int, blocks: Collection[int]) -> float:
+        """Output tokens per second, geometric mean over the launches and these blocks."""
+        found = [r.measurement.at(concurrency) for r in self.records if r.measurement]
+        logs = _mean_blocks([{p.block: p.log_throughput for p in passes} for passes in found])
+        return math.exp(fmean(logs[block] for block in blocks))
 
     def launches(self, concurrency: int) -> int:
         """How many launches measured this level."""
@@ -32,10 +40,10 @@ class Arm:
 
 
 def blocks_of(record: Record, concurrency: int) -> Blocks:
-    """Log throughput of each valid block of a record; empty for a failure."""
+    """Log speed of each valid block of a record; empty for a failure."""
     if record.measurement is None:
         return {}
-    return {p.block: p.log_throughput for p in record.measurement.at(concurrency)}
+    return {p.block: p.log_speed for p in record.measurement.at(concurrency)}
 
 
 def arms(records: Iterable[Record]) -> dict[tuple[str, int], Arm]:

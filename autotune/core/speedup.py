@@ -5,18 +5,17 @@ a launch without speculation, never live K = 0; intervals that compare launches 
 effect; invalid passes never enter.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
 from autotune.core.arms import Arm, arms, compare
 from autotune.core.knee import Knee, find_knee
+from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.statistics import Estimate, Interval, LaunchEffect, weighted
 from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, Latencies, Pass, Record
+from autotune.core.trial import BASELINE, Pass, Record
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on
@@ -49,6 +48,8 @@ class SpeedupCurve:
     concurrency: int | None
     points: tuple[Point, ...]
     knee: Knee
+    request_rate: float | None = None
+    """Of an open loop, whose speedup is one of mean E2E latency; None overall."""
 
     @property
     def ks(self) -> tuple[int, ...]:
@@ -127,7 +128,8 @@ def violations(spec: StudySpec, point: Point, concurrency: int) -> list[str]:
         if value > constraint.upper:
             broken.append(
                 f"K = {point.num_speculative_tokens} at concurrency {concurrency}: "
-                f"{constraint.metric} is {value:.1f}, the constraint {constraint.upper:g}"
+                f"{constraint.metric} is {value:.1f}{point.latencies.remark(constraint.metric)}, "
+                f"the constraint {constraint.upper:g}"
             )
     return broken
 
@@ -156,7 +158,13 @@ def _curve(
     knee = find_knee(
         {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
     )
-    return SpeedupCurve(candidate=name, concurrency=concurrency, points=tuple(points), knee=knee)
+    return SpeedupCurve(
+        candidate=name,
+        concurrency=concurrency,
+        points=tuple(points),
+        knee=knee,
+        request_rate=chosen[0].request_rate if concurrency is not None else None,
+    )
 
 
 def _overall(
@@ -205,21 +213,11 @@ def _point(
         num_speculative_tokens=k,
         speedup=speedup,
         estimate=estimate,
-        throughput=math.exp(fmean(mine[b] for b in shared)),
-        baseline_throughput=math.exp(fmean(theirs[b] for b in shared)),
+        throughput=arm.throughput(concurrency, shared),
+        baseline_throughput=baseline.throughput(concurrency, shared),
         blocks=estimate.n,
         acceptance=_pooled_profile(passes),
-        latencies=mean_latencies([p for p in passes if p.concurrency == concurrency]),
-    )
-
-
-def mean_latencies(passes: Sequence[Pass]) -> Latencies | None:
-    """Mean over the passes of each latency figure; None when no pass has any."""
-    known = [p.latencies for p in passes if p.latencies is not None]
-    if not known:
-        return None
-    return Latencies(
-        **{name: sum(getattr(x, name) for x in known) / len(known) for name in Latencies.__slots__}
+        latencies=pooled_latencies(p.times for p in passes if p.concurrency == concurrency),
     )
 
 

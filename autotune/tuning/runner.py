@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-from autotune.core.study import JSON, Prompt, StudySpec
+from autotune.core.study import JSON, Level, Prompt, StudySpec
 from autotune.core.trial import (
     Cause,
     EngineFacts,
@@ -26,7 +26,15 @@ from autotune.core.trial import (
 )
 from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
-from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server
+from autotune.ports import (
+    Arrivals,
+    Engine,
+    LoadGenerator,
+    LoadResult,
+    Request,
+    ServeOrder,
+    Server,
+)
 from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDone, ServerReady
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
@@ -68,7 +76,8 @@ class Rig:
 
     spec: StudySpec
     engine: Engine
-    load_generator: LoadGenerator
+    load_generators: Mapping[str, LoadGenerator]
+    """By the name that a level asks for: open or closed loop."""
     paths: StudyPaths
     fingerprint: str
     notify: Listener
@@ -198,6 +207,8 @@ def _time_up(run: _Run, *, done: int) -> bool:
 
 def _warm_up(run: _Run, server: Server) -> None:
     workload = replace(run.rig.spec.workload, max_tokens=WARM_UP_TOKENS)
+    # Also where requests come at a rate: only a closed loop is sure to fill every slot once.
+    closed_loop = run.rig.load_generators["closed_loop"]
     for level in workload.levels:
         prompts = workload.block(run.launch.stage.prompts, level.concurrency, 0)[
             : level.concurrency
@@ -205,7 +216,7 @@ def _warm_up(run: _Run, server: Server) -> None:
         for k in run.launch.num_speculative_tokens:
             run.in_hand = k
             requests = _requests(run, prompts, k, f"warm-up.{level.concurrency}.{k}")
-            result = run.rig.load_generator.run(server, workload, requests, level.concurrency)
+            result = closed_loop.run(server, workload, requests, level.concurrency)
             server.check_alive()
             errors = [s.error for s in result.samples if s.error]
             if errors:
@@ -228,7 +239,10 @@ def _measure(
     server.wait_drained()
     before = server.counters()
     started = time.monotonic() - run.ready
-    result = run.rig.load_generator.run(server, spec.workload, requests, concurrency)
+    level = spec.workload.level(concurrency)
+    generator = run.rig.load_generators[level.load_generator]
+    arrivals = _arrivals(run, level, index)
+    result = generator.run(server, spec.workload, requests, concurrency, arrivals)
     server.check_alive()
     server.wait_drained()
     read = Readings(
@@ -242,6 +256,7 @@ def _measure(
         block=index,
         order=order,
         started_s=started,
+        request_rate=level.request_rate,
     )
     seen = observe(run.launch, place, result, read)
     if run.launch.live and (why := k_not_in_force(seen)):
@@ -249,6 +264,15 @@ def _measure(
             Cause.LIVE_K_NOT_IN_FORCE, why, "autotune goes on with one launch per K by itself"
         )
     return as_pass(place, result, read, seen), result
+
+
+def _arrivals(run: _Run, level: Level, index: int) -> Arrivals | None:
+    """The arrivals of a block: the same at every K and in every launch, so that pairs are pairs."""
+    if level.request_rate is None:
+        return None
+    split = run.launch.stage.prompts
+    seed = f"{run.rig.spec.search.seed}/{split}/{level.concurrency}/{index}"
+    return Arrivals(request_rate=level.request_rate, seed=seed)
 
 
 def _requests(run: _Run, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
@@ -279,6 +303,7 @@ def _header(measured: Pass) -> Mapping[str, JSON]:
     return {
         "num_speculative_tokens": measured.num_speculative_tokens,
         "concurrency": measured.concurrency,
+        "request_rate": measured.request_rate,
         "block": measured.block,
         "order": measured.order,
         "invalid": measured.invalid,

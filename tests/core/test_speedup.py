@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.arms import Arm, arms, compare, effect_of
-from autotune.core.speedup import SpeedupCurve, curves, mean_latencies, overall_ratio
+from autotune.core.speedup import SpeedupCurve, curves, overall_ratio
 from autotune.core.statistics import PRIOR_SD
 from autotune.core.study import Constraint, Objective, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage
@@ -225,15 +225,3 @@ def test_single_level_overall_equals_its_level() -> None:
     for one, two in zip(at_level.points, overall.points, strict=True):
         assert one.speedup.mean == pytest.approx(two.speedup.mean)
         assert one.speedup.high == pytest.approx(two.speedup.high)
-
-
-def test_latencies_are_averaged_over_passes() -> None:
-    """Each figure is the mean of the passes that have it; none have, none is shown."""
-    record = make_record("eagle", 2)
-    assert record.measurement
-    passes = record.measurement.at(1)
-    mean = mean_latencies(passes)
-    known = [p.latencies.p99_ttft_ms for p in passes if p.latencies]
-    assert mean
-    assert mean.p99_ttft_ms == pytest.approx(sum(known) / len(known))
-    assert mean_latencies([replace(p, latencies=None) for p in passes]) is None

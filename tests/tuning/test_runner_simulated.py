@@ -15,7 +15,7 @@ from autotune.core.study import (
     Workload,
 )
 from autotune.core.trial import Launch, Pass, Stage
-from autotune.ports import find
+from autotune.ports import find, names
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
 from tests.engines.orders import world_env
@@ -71,7 +71,7 @@ def live_passes(folder: Path) -> list[Pass]:
     rig = Rig(
         spec=spec,
         engine=find("engines", "simulated"),
-        load_generator=find("loadgens", "closed_loop"),
+        load_generators={name: find("loadgens", name) for name in names("loadgens")},
         paths=StudyPaths(root=folder, name="s"),
         fingerprint="f",
         notify=lambda _: None,
