@@ -46,6 +46,9 @@ class LevelEvidence:
     baseline_mean_e2e_ms: float | None = None
     """Open loop only: geometric mean over the blocks that both ran; their ratio is the speedup."""
     mean_e2e_ms: float | None = None
+    baseline_queued: float = 0.0
+    """Share of the requests that found no free slot on arrival, a fraction; open loop only."""
+    queued: float = 0.0
     baseline_goodput: Goodput | None = None
     """None without service level objectives."""
     goodput: Goodput | None = None
@@ -96,6 +99,8 @@ def _row(
         request_rate=level.request_rate,
         baseline_mean_e2e_ms=baseline_e2e,
         mean_e2e_ms=e2e,
+        baseline_queued=_queued(theirs),
+        queued=_queued(mine),
         baseline_goodput=goodput(theirs, slo),
         goodput=goodput(mine, slo),
     )
@@ -103,6 +108,10 @@ def _row(
 
 def _passes(arm: Arm, concurrency: int) -> list[Pass]:
     return [p for r in arm.records if r.measurement for p in r.measurement.at(concurrency)]
+
+
+def _queued(passes: Sequence[Pass]) -> float:
+    return sum(p.queued for p in passes) / sum(p.requests for p in passes)
 
 
 def _mean_e2e(level: Level, baseline: Arm, arm: Arm) -> tuple[float | None, float | None]:

@@ -30,7 +30,10 @@ class Goodput:
 
     @property
     def share(self) -> Interval:
-        """Good over all requests, a fraction, with its Wilson interval."""
+        """Good over all requests, a fraction, with its Wilson interval.
+
+        It takes requests for independent; those of one queue are not, so it is rather too narrow.
+        """
         return wilson(self.good, self.requests)
 
     def show(self) -> str:

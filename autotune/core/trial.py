@@ -124,6 +124,8 @@ class Pass:
     """Requests per second of an open loop; None: the closed loop."""
     times: RequestTimes | None = None
     """None without a successful request."""
+    queued: int = 0
+    """Requests of an open loop that found no free slot on arrival."""
     invalid: str | None = None
     """Why this pass must not enter a curve."""
     remedy: str = ""

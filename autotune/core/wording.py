@@ -8,7 +8,7 @@ rate it says that the gain is one of E2E latency: the throughput is the rate's t
 from collections.abc import Iterable
 from typing import Protocol
 
-from autotune.core.evidence import Finalist
+from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.statistics import CONFIDENCE, LaunchEffect
 from autotune.core.study import Sampling, Slo, StudySpec
@@ -19,6 +19,8 @@ OPENING = {
     Verdict.TIE: "A tie, so do not speculate: the best candidate, {}, gives",
     Verdict.INCONCLUSIVE: "Inconclusive, so do not speculate: the best candidate, {}, gives",
 }
+MANY_QUEUED = 0.5
+"""Where more than this share of the requests queue, the rate is too much for the slots."""
 SHORT = {
     Verdict.SPECULATE: "Speculate",
     Verdict.DO_NOT_SPECULATE: "Do not speculate",
@@ -87,6 +89,20 @@ def level_words(level: AtLevel) -> str:
     if level.request_rate is None:
         return f"concurrency {level.concurrency}"
     return f"{level.request_rate:g} requests/s (at most {level.concurrency} under way)"
+
+
+def queue_words(level: LevelEvidence) -> str:
+    """How many requests of both arms waited for a slot, and what many of them mean."""
+    text = (
+        f"At {level_words(level)}, {level.baseline_queued:.0%} of the requests to the baseline and "
+        f"{level.queued:.0%} of those to the candidate found no free slot on arrival."
+    )
+    if max(level.baseline_queued, level.queued) <= MANY_QUEUED:
+        return text
+    return (
+        f"{text} The rate is near or beyond what can be served so: the queue, and with it the "
+        "speedup, then grows with the length of a block."
+    )
 
 
 def gain_words(request_rate: float | None) -> str:

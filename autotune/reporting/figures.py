@@ -111,7 +111,7 @@ def _panel(level: Level | None) -> str:
         return "overall (weighted)"
     if level.request_rate is None:
         return level_words(level)
-    return f"E2E latency at {level.request_rate:g} requests/s, at most {level.concurrency}"
+    return f"E2E at {level.request_rate:g} req/s, at most {level.concurrency}"
 
 
 def _draw_level(

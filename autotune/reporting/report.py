@@ -17,7 +17,7 @@ from autotune.core.redaction import shown, withheld
 from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
-from autotune.core.wording import conditions, effect_words, headline, slo_words
+from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes
 from autotune.reporting import tables
 from autotune.reporting.curves import curves_csv
@@ -101,7 +101,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "levels": tables.levels_table(result) if result.levels else [],
         "latencies": tables.latencies_table(result.levels),
         "few": tables.few_for_p99(result.levels),
-        "open_loop": any(level.request_rate is not None for level in result.levels),
+        "queues": [queue_words(lv) for lv in result.levels if lv.request_rate is not None],
         "goodput": tables.goodput_table(result.levels),
         "slo": slo_words(spec.workload.slo) if spec.workload.slo else "",
         "compared": f"{best.candidate} at K = {k} against plain decoding" if best else "",

@@ -31,13 +31,15 @@ def levels_table(result: Recommendation) -> Table:
 
     Where requests come at a rate, the columns of both have what is compared there: the E2E latency.
     """
-    head = ["concurrency", "weight", "baseline tok/s", "candidate tok/s", "speedup", "blocks"]
+    mixed = any(level.request_rate is not None for level in result.levels)
+    arms = ["baseline", "candidate"] if mixed else ["baseline tok/s", "candidate tok/s"]
+    head = ["concurrency", "weight", *arms, "speedup", "blocks"]
     head += ["acceptance rate", "acceptance length"]
     rows = [
         [
             _level(level),
             f"{level.weight:g}",
-            *_compared(level),
+            *_compared(level, unit=" tok/s" if mixed else ""),
             level.speedup.show(),
             str(level.blocks),
             *_acceptance(level.acceptance),
@@ -188,9 +190,9 @@ def _level(level: LevelEvidence) -> str:
     return level_words(level)
 
 
-def _compared(level: LevelEvidence) -> list[str]:
+def _compared(level: LevelEvidence, unit: str) -> list[str]:
     if level.baseline_mean_e2e_ms is None or level.mean_e2e_ms is None:
-        return [f"{level.baseline_throughput:.1f}", f"{level.throughput:.1f}"]
+        return [f"{x:.1f}{unit}" for x in (level.baseline_throughput, level.throughput)]
     return [f"{level.baseline_mean_e2e_ms:.1f} ms E2E", f"{level.mean_e2e_ms:.1f} ms E2E"]
 
 

@@ -80,6 +80,8 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         client_lag_ms=result.event_loop_lag_s * 1e3,
         request_rate=place.request_rate,
         times=request_times(result.samples),
+        # What waited no longer than the client was late at worst may have waited for the client.
+        queued=sum(s.waited_s > result.event_loop_lag_s for s in result.samples),
         invalid=flaw.why if flaw else None,
         remedy=flaw.remedy if flaw else "",
     )
