@@ -42,7 +42,8 @@ class LevelSection(Section):
     request_rate: float | None = Field(default=None, gt=0)
     """Requests per second, coming by themselves (Poisson arrivals): the open loop of `vllm bench
     serve --request-rate R --max-concurrency level`. Throughput is the rate's there, so the speedup
-    is one of mean E2E latency. Without it the level is a closed loop."""
+    is one of mean E2E latency. A block takes requests_per_stream * level / request_rate seconds.
+    Without it the level is a closed loop."""
 
 
 def _levels(value: object) -> object:
