@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -125,3 +127,8 @@ def test_the_hash_of_the_prompts_is_of_what_is_sent() -> None:
     prompts = make_prompts("search", 3)
     assert prompts_sha256(prompts) == prompts_sha256(list(prompts))
     assert prompts_sha256(prompts) != prompts_sha256(prompts[::-1])
+    first, *others = prompts
+    for change in ({"later_turns": ("more",)}, {"max_tokens": 3}, {"response_format": {"a": 1}}):
+        changed: Any = change
+        assert prompts_sha256(prompts) != prompts_sha256([replace(first, **changed), *others])
+    assert prompts_sha256(prompts) == prompts_sha256([replace(first, tokens=3), *others])

@@ -17,7 +17,7 @@ def prompt(row: JSON) -> Prompt:
     first, *later = (words(turn, "a turn") for turn in turns)
     messages = (user(first),)
     return Prompt(
-        id=id_of(found, "question_id", messages, later),
+        id=id_of(found, "question_id" if "question_id" in found else "id", messages, later),
         messages=messages,
         task=text_of(found, "category"),
         later_turns=tuple(later),
