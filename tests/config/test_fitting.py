@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -15,12 +16,13 @@ from autotune.config.tokens import (
     context_length,
     count_tokens,
 )
-from autotune.core.study import Prompt, Target
+from autotune.core.study import JSON, Prompt, Target
 from autotune.errors import CandidatesFileError
 from autotune.tuning.tuner import fingerprint
 
 COUNT = 40
 LONG = "word " * 60
+DROP = {"max_tokens: 16": "max_tokens: 16\n  too_long: drop"}
 
 
 def words(messages: Messages) -> int:
@@ -39,7 +41,7 @@ def study(
     changes: Mapping[int, str] | None = None,
     *,
     turns: bool = False,
-    **edits: str,
+    edits: Mapping[str, str] = MappingProxyType({}),
 ) -> LoadedFile:
     """A file with forty prompts of three words, some changed."""
     with (folder / "prompts.jsonl").open("w", encoding="utf-8") as file:
@@ -84,8 +86,7 @@ def test_prompts_that_are_too_long_are_refused_with_their_lines(tmp_path: Path, 
 
 def test_they_are_dropped_where_the_file_says_so(tmp_path: Path, good: str) -> None:
     """With a count; other prompts are another workload."""
-    drop = {"max_tokens: 16": "max_tokens: 16\n  too_long: drop"}
-    loaded = study(tmp_path, good, {3: LONG}, **drop)
+    loaded = study(tmp_path, good, {3: LONG}, edits=DROP)
     found = fit(loaded, counting)
     assert set(prompts(found)) == set(prompts(loaded)) - {"3"}
     assert found.notes[0].startswith("dropped: 1 of 40 prompts need")
@@ -94,8 +95,7 @@ def test_they_are_dropped_where_the_file_says_so(tmp_path: Path, good: str) -> N
 
 def test_what_is_left_must_fill_the_levels(tmp_path: Path, good: str) -> None:
     """Dropping may leave too few prompts for the concurrency."""
-    drop = {"max_tokens: 16": "max_tokens: 16\n  too_long: drop"}
-    loaded = study(tmp_path, good, dict.fromkeys(range(36), LONG), **drop)
+    loaded = study(tmp_path, good, dict.fromkeys(range(36), LONG), edits=DROP)
     with pytest.raises(CandidatesFileError, match=r"without the prompts that are too long: .*2"):
         fit(loaded, counting)
 
@@ -104,10 +104,12 @@ def test_of_a_conversation_all_turns_and_replies_count(tmp_path: Path, good: str
     """2 + 1 + 27 + 2 * 16 is one too many for a context of 61; each turn alone would fit."""
     changes = {4: "word " * 26}
     study(tmp_path, good, changes, turns=True)
-    fits = study(tmp_path, good, changes, turns=True, **{"max_model_len: 64": "max_model_len: 62"})
+    fits = study(
+        tmp_path, good, changes, turns=True, edits={"max_model_len: 64": "max_model_len: 62"}
+    )
     assert prompts(fit(fits, counting))["4"].tokens == 2
     loaded = study(
-        tmp_path, good, changes, turns=True, **{"max_model_len: 64": "max_model_len: 61"}
+        tmp_path, good, changes, turns=True, edits={"max_model_len: 64": "max_model_len: 61"}
     )
     with pytest.raises(CandidatesFileError, match=r"1 of 40 .* 4 \(line 5: 62 tokens\)"):
         fit(loaded, counting)
@@ -116,8 +118,8 @@ def test_of_a_conversation_all_turns_and_replies_count(tmp_path: Path, good: str
 def test_the_models_own_context_counts_without_max_model_len(tmp_path: Path, good: str) -> None:
     """config.json says 50: 4 + 16 go into it, 35 + 16 do not."""
     bare = {"{max_model_len: 64}": "{}"}
-    assert fit(study(tmp_path, good, **bare), counting).notes == ()
-    loaded = study(tmp_path, good, {0: "word " * 34}, **bare)
+    assert fit(study(tmp_path, good, edits=bare), counting).notes == ()
+    loaded = study(tmp_path, good, {0: "word " * 34}, edits=bare)
     with pytest.raises(CandidatesFileError, match="the context of 50 tokens"):
         fit(loaded, counting)
 
@@ -152,7 +154,7 @@ def test_what_was_not_checked_is_told_once(
     told: list[str],
 ) -> None:
     """The study goes on; the reason is a note."""
-    found = fit(study(tmp_path, good, **edits), count)
+    found = fit(study(tmp_path, good, edits=edits), count)
     assert [note[: len(part)] for note, part in zip(found.notes, told, strict=True)] == told
     assert len(prompts(found)) == COUNT
 
@@ -200,27 +202,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-ASKED = ({"role": "user", "content": "one two three"},)
+ASKED: Messages = ({"role": "user", "content": "one two three"},)
 
 
 def test_a_real_tokenizer_counts_what_the_template_renders(model: Path) -> None:
-    """Role, three words, the generation prompt; parts of text are joined, others have no count."""
-    parts = ({"role": "user", "content": [{"type": "text", "text": "one two"}]},)
-    broken = ({"content": "no role"},)
+    """Role, three words, the generation prompt; parts of text are joined to one."""
+    texts: list[JSON] = [{"type": "text", "text": "one two"}, {"type": "text", "text": "three"}]
+    parts: Messages = ({"role": "user", "content": texts},)
     asked = ToCount(
         model=str(model),
         tokenizer=str(model),
         template_kwargs={"extra": "one more"},
-        conversations=[ASKED, parts, broken],
+        conversations=[ASKED, parts],
     )
     found = count_tokens(asked)
-    assert found.tokens[:2] == (7, 6)
+    assert found.tokens == (7, 7)
     assert found.context == 200
     own = ToCount(
         model=str(model),
         tokenizer=str(model),
         chat_template="{{ raise_exception('no') if messages|length > 1 else 'a b' }}",
-        conversations=[ASKED, ASKED * 2],
+        conversations=[ASKED, [*ASKED, *ASKED]],
     )
     assert count_tokens(own).tokens == (2, None)
 

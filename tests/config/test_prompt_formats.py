@@ -34,11 +34,18 @@ def of_each_format() -> dict[str, str]:
     }
 
 
-def read(folder: Path, content: str, name: str = "p.jsonl", **how: object) -> Prompts:
+def read(
+    folder: Path,
+    content: str,
+    name: str = "p.jsonl",
+    *,
+    format_name: str | None = None,
+    limit: int | None = None,
+) -> Prompts:
     """The prompts of a file with this content."""
     path = folder / name
     path.write_text(content, encoding="utf-8")
-    return read_prompts(path, seed=0, **how)  # type: ignore[arg-type] - each test has its own
+    return read_prompts(path, seed=0, format_name=format_name, limit=limit)
 
 
 def by_id(prompts: Prompts) -> dict[str, Prompt]:

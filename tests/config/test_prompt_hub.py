@@ -34,7 +34,8 @@ ROWS: dict[str, JSON] = {
 @pytest.mark.parametrize("column", list(ROWS))
 def test_a_column_decides_what_a_row_is(column: str) -> None:
     """Other columns may be called as they like, also as request fields are."""
-    rows = ({column: ROWS[column], "id": f"r{i}", "model": "x", "split": "y"} for i in range(30))
+    others: dict[str, JSON] = {"model": "x", "split": "y", column: ROWS[column]}
+    rows: list[dict[str, JSON]] = [{**others, "id": f"r{i}"} for i in range(30)]
     prompts = read_hub(SOURCE, seed=0, load=giving(*rows))
     assert ids(prompts) == {f"r{i}" for i in range(30)}
     assert prompts.search[0].messages == ({"role": "user", "content": "hello"},)
@@ -44,7 +45,8 @@ def test_a_column_decides_what_a_row_is(column: str) -> None:
 def test_the_file_chooses_between_columns() -> None:
     """`column: turns` where there is also a prompt."""
     source = HubDataset(name="org/name", column="turns")
-    rows = ({"prompt": "p", "turns": ["a", "b"], "question_id": i} for i in range(30))
+    row: dict[str, JSON] = {"prompt": "p", "turns": ["a", "b"]}
+    rows: list[dict[str, JSON]] = [{**row, "question_id": i} for i in range(30)]
     assert read_hub(source, seed=0, load=giving(*rows)).search[0].later_turns == ("b",)
 
 

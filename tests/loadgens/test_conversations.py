@@ -6,7 +6,7 @@ The stub's third reply is one of three tokens, and so on: replies are told apart
 from collections.abc import Iterable
 from dataclasses import replace
 
-from autotune.core.study import Prompt, Workload
+from autotune.core.study import JSON, Prompt, Workload
 from autotune.loadgens.closed_loop import ClosedLoop
 from autotune.ports import LoadResult, Request
 from tests.loadgens.passes import WORKLOAD, StubServer, errors
@@ -27,13 +27,12 @@ from tests.loadgens.stub import (
 )
 
 
-def talk(ident: str, *turns: str, **fields: object) -> Prompt:
+def talk(ident: str, *turns: str) -> Prompt:
     """A conversation in which the user says these things."""
     first, *later = turns
-    made = Prompt(
+    return Prompt(
         id=ident, messages=({"role": "user", "content": first},), later_turns=tuple(later)
     )
-    return replace(made, **fields)  # type: ignore[arg-type] - each test has its own
 
 
 def send(
@@ -135,15 +134,18 @@ def test_no_turn_lands_in_an_error() -> None:
     assert errors(result)[1] == "HTTP 400: bad: <prompt> and <prompt>"
 
 
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+SCHEMA: dict[str, JSON] = {
+    "type": "json_schema",
+    "json_schema": {"name": "n", "schema": {"type": "object"}},
+}
 
 
 def test_a_prompt_has_its_own_bound_and_format() -> None:
     """Where it has none those of the workload hold, and every turn has the same."""
     workload = replace(WORKLOAD, response_format={"type": "json_object"})
     talks = (
-        talk("1", "a", "b", max_tokens=5, response_format=SCHEMA),
-        talk("2", "c", max_tokens=500),
+        replace(talk("1", "a", "b"), max_tokens=5, response_format=SCHEMA),
+        replace(talk("2", "c"), max_tokens=500),
     )
     with stub(lambda index: reply()) as seen:
         send(seen, *talks, workload=workload)

@@ -43,7 +43,7 @@ def load_rows(source: HubDataset) -> Iterable[Mapping[str, JSON]]:
     """The rows as `datasets` gives them; raises ValueError or OSError when it cannot."""
     if importlib.util.find_spec("datasets") is None:
         raise ValueError(
-            "the package `datasets` is not installed beside autotune: `pip install datasets`, or "
+            "the package `datasets` is not installed beside autotune: `pip install datasets`; or "
             "save the prompts as JSON lines and name that file"
         )
     datasets: Any = importlib.import_module("datasets")
