@@ -150,7 +150,7 @@ class WorkloadSection(Section):
     max_tokens, so that all replies are equally long, as benchmarks want them; drafts are accepted
     more or less often in text that is continued by force, and with that the speedup is another."""
     requests_per_stream: Annotated[int, Field(ge=4)] = 4
-    """Requests per concurrent stream in one block of prompts."""
+    """Prompts per concurrent stream in one block; of a conversation all turns are sent."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default={})
     """Arguments of the chat template, such as enable_thinking."""
     too_long: Literal["refuse", "drop"] = "refuse"

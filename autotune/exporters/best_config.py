@@ -31,6 +31,8 @@ STALE = (
     "engine.speculative_config.model",
     "evidence.workload.sampling",
     "evidence.workload.prompts_sha256",
+    "evidence.workload.lora",
+    "evidence.workload.response_format",
 )
 """Paths in the document; where one of them differs, the evidence no longer holds."""
 
