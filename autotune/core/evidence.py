@@ -118,9 +118,7 @@ def _mean_e2e(level: Level, baseline: Arm, arm: Arm) -> tuple[float | None, floa
     """Milliseconds of both arms, over the blocks that both ran; None in the closed loop."""
     if level.request_rate is None:
         return None, None
-    theirs, mine = (a.blocks(level.concurrency) for a in (baseline, arm))
+    theirs, mine = (a.passes(level.concurrency) for a in (baseline, arm))
     shared = theirs.keys() & mine.keys()
-    return (
-        math.exp(-fmean(theirs[b] for b in shared)),
-        math.exp(-fmean(mine[b] for b in shared)),
-    )
+    log_speeds = [[fmean(p.log_speed for p in side[b]) for b in shared] for side in (theirs, mine)]
+    return math.exp(-fmean(log_speeds[0])), math.exp(-fmean(log_speeds[1]))

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.arms import effect_of
+from autotune.core.buckets import EDGES
 from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
+from autotune.core.noise import noise_of
 from autotune.core.recommendation import Recommendation
+from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points
 from autotune.core.statistics import Interval, mean_of
 from autotune.core.study import Level, Slo, StudySpec
@@ -121,6 +123,26 @@ def result_metrics(result: Recommendation) -> list[Value]:
     return finite(values)
 
 
+def reply_metrics(checks: ReplyChecks) -> list[Value]:
+    """What the replies tell, with K as the step; rates and ratios, never a word of them."""
+    values: list[Value] = []
+    for m in checks.matches:
+        at = "overall" if m.concurrency is None else f"c{m.concurrency}"
+        place, k = f"{m.split}.{m.candidate}.{at}", m.num_speculative_tokens
+        values.append(Value(f"match_rate.{place}", m.rate, k))
+        if m.words_before is not None:
+            values.append(Value(f"words_before_difference.{place}", m.words_before, k))
+    for s in checks.shifts:
+        place, k = f"{s.split}.{s.candidate}", s.num_speculative_tokens
+        values += _interval(f"reply_length_ratio.{place}", s.tokens, k)
+        if s.variety is not None:
+            values += _interval(f"distinct_2_ratio.{place}", s.variety, k)
+    for b in checks.buckets:
+        place = f"{b.split}.{b.candidate}.c{b.concurrency}.from_{EDGES[b.bucket]}_tokens"
+        values += _interval(f"speedup_by_length.{place}", b.speedup, b.num_speculative_tokens)
+    return finite(values)
+
+
 def finite(values: Iterable[Value]) -> list[Value]:
     """The values that are numbers, under legal names."""
     return [Value(safe_name(v.name), v.value, v.step) for v in values if math.isfinite(v.value)]
@@ -180,9 +202,9 @@ def _speedups(
         for r in known
         if r.trial.candidate == BASELINE and r.trial.stage.prompts == trial.stage.prompts
     ]
-    effect = effect_of([*known, record], spec.workload.levels)
+    noise = noise_of([*known, record], spec.workload.levels)
     name = f"{_speedup_name(level.request_rate)}.c{level.concurrency}"
-    points = level_points(spec, [*baselines, record], level.concurrency, effect)
+    points = level_points(spec, [*baselines, record], level.concurrency, noise)
     return [
         value
         for point in points.get(trial.candidate, ())

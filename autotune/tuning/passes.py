@@ -55,7 +55,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         client_lag_s=result.event_loop_lag_s,
         spec=_spec(launch, before, after),
         steps_by_k=read.steps_by_k,
-        steps=step_stats(result.samples, k),
+        steps=step_stats(result.samples, k, place.concurrency),
     )
 
 

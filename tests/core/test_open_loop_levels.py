@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.arms import effect_of
+from autotune.core.noise import noise_of
 from autotune.core.recommendation import recommend
 from autotune.core.speedup import SpeedupCurve, curves
 from autotune.core.study import Level, Slo
@@ -21,7 +21,7 @@ SEARCH = make_open_records(confirmed=False)
 
 def curve(records: list[Record], concurrency: int) -> SpeedupCurve:
     """The head's curve at one level."""
-    found = curves(SPEC, records, effect_of(records, SPEC.workload.levels))
+    found = curves(SPEC, records, noise_of(records, SPEC.workload.levels))
     return next(c for c in found if (c.candidate, c.concurrency) == ("eagle", concurrency))
 
 

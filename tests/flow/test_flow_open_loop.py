@@ -54,7 +54,7 @@ def test_the_draft_that_pays_is_found_by_latency(study: Desk, done: Done) -> Non
 def test_another_rate_is_measured_anew_and_another_objective_is_not(
     study: Desk, done: Done
 ) -> None:
-    """For the same rate no baseline is planned, whatever the objective; for another one is."""
+    """The plan for the same rate has no baseline left, whatever the objective; another's has."""
     assert done.code == 0, done.text
     text = (study.folder / "candidates.yaml").read_text(encoding="utf-8")
     world = (study.folder / "world.yaml").read_text(encoding="utf-8")
