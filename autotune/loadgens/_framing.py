@@ -82,6 +82,14 @@ class Reply:
 
     def _chunked(self, now: float, data: bytes) -> None:
         """`_left` counts what the current chunk still owes, its closing CRLF included."""
+        if not self._left and not self._held:
+            # What a server sends that writes each chunk by itself; half of the time saved.
+            start = data.find(_CRLF) + _CRLF_LENGTH
+            length = _number(data[: start - _CRLF_LENGTH], 16) if start > _CRLF_LENGTH else 0
+            if length and start + length + _CRLF_LENGTH == len(data):
+                self.times.append(now)
+                self.pieces.append(data[start:-_CRLF_LENGTH])
+                return
         if self._held:
             data, self._held = self._held + data, b""
         at, size = 0, len(data)

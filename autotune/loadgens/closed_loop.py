@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from autotune.core.study import JSON, Workload
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._loop import run
 from autotune.loadgens._transcript import sample
 from autotune.ports import LoadGenerator, LoadResult, Request, Server
 
@@ -72,7 +73,7 @@ def _timed(
     connections: Sequence[Connection], posts: Sequence[bytes], requests: Sequence[Request]
 ) -> LoadResult:
     cpu = time.process_time()
-    replies, lag = asyncio.run(_drive(connections, posts))
+    replies, lag = run(_drive(connections, posts))
     origin = min(reply.sent for reply in replies)
     samples = (sample(r.prompt, p, origin) for r, p in zip(requests, replies, strict=True))
     return LoadResult(
