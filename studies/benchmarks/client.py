@@ -1,5 +1,6 @@
-"""What a streamed token costs the client, autotune's beside vLLM's and guidellm's: `make bench-client`.
+"""What a streamed token costs the client, autotune's beside vLLM's and guidellm's.
 
+    make bench-client                               set up on first use, then:
     python studies/benchmarks/client.py             measure, print, keep, and renew the document
     python studies/benchmarks/client.py --render    renew docs/benchmarks.md from what is kept
 
@@ -95,7 +96,8 @@ def main() -> None:
     print(render(result))
     if args.keep:
         RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        lines = (f'"{name}": {json.dumps(value)}' for name, value in result.items())
+        RESULT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         DOCUMENT.write_text(_renewed(result), encoding="utf-8")
 
 
@@ -190,7 +192,12 @@ def _add(
 @contextmanager
 def _server(rate: float) -> Iterator[tuple[str, int]]:
     """The pace server: its address and process id."""
-    command = [sys.executable, HERE / "pace_server.py", f"--rate={rate}", f"--cpu={SERVER_CORE}"]
+    command = [
+        sys.executable,
+        str(HERE / "pace_server.py"),
+        f"--rate={rate}",
+        f"--cpu={SERVER_CORE}",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             port = process.stdout.readline().strip() if process.stdout else ""

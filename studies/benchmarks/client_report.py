@@ -28,8 +28,7 @@ def render(result: Mapping[str, Any]) -> str:
     ours = clients[OURS]["tokens_per_cpu_s"]
     rows = [_row(name, one, ours) for name, one in clients.items()]
     head = [
-        "| client | version | tokens per CPU second | autotune / it | of the server's core "
-        "| others on its core |",
+        "| client | version | tokens per CPU second | autotune / it | server's core | disturbed |",
         "|---|---|---|---|---|---|",
     ]
     verdicts = [_ratio_verdict(clients, ours), _ttft_verdict(clients[OURS]["added_ttft_ms"])]
@@ -57,7 +56,8 @@ def _load(result: Mapping[str, Any]) -> str:
         f"{load['requests']} requests of {load['tokens']} tokens after a warm-up, "
         f"{load['repeats']} repeats, clients in turn; mean ± standard deviation [least, most]. "
         f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, "
-        f"Python {machine['python']}, {machine['date']}."
+        f"Python {machine['python']}, {machine['date']}. The last two columns: the most "
+        "that the server used of its core, and that other processes used of the client's."
     )
 
 
@@ -79,7 +79,9 @@ def _ratios(ours: Sequence[float], one: Mapping[str, Any]) -> list[float]:
 
 def _spread(values: Sequence[float], form: str) -> str:
     deviation = f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{form}}{deviation} [{min(values):{form}}, {max(values):{form}}]"
+    return (
+        f"{statistics.mean(values):{form}}{deviation} [{min(values):{form}}, {max(values):{form}}]"
+    )
 
 
 def _ratio_verdict(clients: Mapping[str, Any], ours: Sequence[float]) -> str:
