@@ -21,7 +21,7 @@ from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
-from autotune.ports import LoadGenerator, Tracker, find
+from autotune.ports import LoadGenerator, Tracker, find, names
 from autotune.trackers._store import without_password
 from autotune.tuning import saved
 from autotune.tuning.ledger import Ledger, read_records
@@ -72,13 +72,13 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
         return Exit.CANNOT_RUN
     result = recommend(spec, records)
-    files = write_results(
+    written = write_results(
         spec, paths, records, result, provenance(ready.saved, paths, records, result)
     )
     for tracker in trackers:
-        tracker.finish(spec, result, files)
+        tracker.finish(spec, result, written.files, written.checks)
     left = list(pending(spec, records))
-    announce(console, spec, result, paths, left)
+    announce(console, spec, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
     return exit_code(result, complete=not left)
@@ -92,12 +92,12 @@ def _measure(
     forgotten: frozenset[str],
 ) -> list[Record]:
     spec, seen = ready.loaded.spec, list(records)
-    generator: LoadGenerator = find("loadgens", "closed_loop")
+    generators: dict[str, LoadGenerator] = {n: find("loadgens", n) for n in names("loadgens")}
     with screen(console, spec, ready.budget_s) as view:
         rig = Rig(
             spec=spec,
             engine=ready.engine,
-            load_generator=generator,
+            load_generators=generators,
             paths=ready.paths,
             fingerprint=ready.fingerprint,
             notify=view.on,

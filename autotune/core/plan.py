@@ -11,13 +11,26 @@ confirm (refining K, memory) have their place in `next_launch`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from autotune.core.drift import restless
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
-from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Launch, Measurement, Record, Stage
+from autotune.core.trial import (
+    BASELINE,
+    OF_THE_CANDIDATE,
+    TRIES,
+    Cause,
+    Failure,
+    Launch,
+    Measurement,
+    Record,
+    Stage,
+)
 
 STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
 """What a K of a stage may cost, relative to one of the search: the baseline has one K only, and its
 blocks are what every other launch is paired with."""
+MORE_ROUNDS = 2
+"""Rounds that a confirmation gets at most beyond those asked for, when the machine is restless."""
 FIRST_BOOT_S = 60.0
 WARM_UP_S = 10.0
 
@@ -77,6 +90,8 @@ def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
 
 
 def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Iterator[Launch]:
+    if any(_ends_candidate(r, candidate.name) for r in records):
+        return
     missing = tuple(
         k
         for k in spec.ks(candidate)
@@ -128,7 +143,7 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
         (None, 0, "a fresh baseline beside the winner, on prompts the search has not seen"),
         (candidate, k, f"{winner} exactly as it would be deployed"),
     )
-    for repeat in range(spec.search.confirm_rounds):
+    for repeat in range(_rounds(spec, records)):
         for arm, number, why in arms:
             name = arm.name if arm else BASELINE
             if _enough(spec, records, name, number, Stage.CONFIRM, repeat):
@@ -136,6 +151,21 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
             if _given_up(spec, records, name, number, Stage.CONFIRM):
                 return
             yield _launch(spec, Stage.CONFIRM, arm, (number,), why=why, repeat=repeat)
+
+
+def _rounds(spec: StudySpec, records: Sequence[Record]) -> int:
+    """Rounds of the confirmation: some more while its baselines are further apart than equal."""
+    asked = spec.search.confirm_rounds
+    done = {r.trial.repeat for r in records if r.trial.stage is Stage.CONFIRM and r.measurement}
+    again = len(done) >= asked and restless(records)
+    return min(max(len(done), asked) + 1, asked + MORE_ROUNDS) if again else max(len(done), asked)
+
+
+def _ends_candidate(record: Record, name: str) -> bool:
+    """Whether a failure at any K is the end of all K of a candidate."""
+    outcome = record.outcome
+    mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
+    return mine and isinstance(outcome, Failure) and outcome.cause in OF_THE_CANDIDATE
 
 
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
@@ -177,6 +207,8 @@ def _enough(
 
 def _ample(spec: StudySpec, stage: Stage, measured: Measurement) -> bool:
     """Whether it has `min_blocks` at every level, or what the time of its launch allowed."""
+    if measured.pruned:
+        return True
     least = spec.search.min_blocks
     attempted = {(p.concurrency, p.block) for p in measured.passes}
     valid = {(p.concurrency, p.block) for p in measured.passes if not p.invalid}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.latency import summarise
+from autotune.core.latency import request_times
 from autotune.core.methods import Method
 from autotune.core.steps import step_stats
 from autotune.core.trial import Cause, Launch, Pass
@@ -26,6 +26,7 @@ class Place:
     block: int
     order: int
     started_s: float
+    request_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         client_lag_s=result.event_loop_lag_s,
         spec=_spec(launch, before, after),
         steps_by_k=read.steps_by_k,
-        steps=step_stats(result.samples, k),
+        steps=step_stats(result.samples, k, place.concurrency),
     )
 
 
@@ -72,12 +73,15 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         failed=seen.failed,
         prompt_tokens=sum(s.prompt_tokens for s in result.samples),
         output_tokens=seen.client_tokens,
-        latencies=summarise(result.samples),
         spec=seen.spec,
         steps=seen.steps,
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=_moved(read.before.preemptions, read.after.preemptions),
         client_lag_ms=result.event_loop_lag_s * 1e3,
+        request_rate=place.request_rate,
+        times=request_times(result.samples),
+        # What waited no longer than the client was late at worst may have waited for the client.
+        queued=sum(s.waited_s > result.event_loop_lag_s for s in result.samples),
         invalid=flaw.why if flaw else None,
         remedy=flaw.remedy if flaw else "",
     )

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from random import Random
 
-from autotune.core.study import JSON, Prompt, StudySpec
+from autotune.core.study import JSON, Level, StudySpec
 from autotune.core.trial import (
+    OF_THE_CANDIDATE,
     Cause,
     EngineFacts,
     Failure,
@@ -22,22 +22,28 @@ from autotune.core.trial import (
     Outcome,
     Pass,
     Record,
-    Stage,
 )
 from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
-from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server
+from autotune.ports import (
+    Arrivals,
+    Engine,
+    LoadGenerator,
+    LoadResult,
+    ServeOrder,
+    Server,
+)
 from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDone, ServerReady
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.replies import reply_key
+from autotune.tuning.rounds import Rounds
 from autotune.tuning.samples import SampleWriter, compact
+from autotune.tuning.sending import accepted_greedily, check_useful, requests_of
 
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
-OVERTIME = 1.5
-"""A launch past its time ends after min_blocks, past this multiple of it after two; the baseline
-never before min_blocks."""
 
 
 class Phase(StrEnum):
@@ -54,7 +60,7 @@ OF_ONE_K: Mapping[Phase, Collection[Cause]] = {
         Cause.OUT_OF_MEMORY_RUNTIME,
         Cause.KV_CACHE_TOO_SMALL,
     },
-    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE},
+    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE} - OF_THE_CANDIDATE,
 }
 """The causes that belong to the K in hand alone; any other one fails every K of its launch.
 
@@ -68,7 +74,8 @@ class Rig:
 
     spec: StudySpec
     engine: Engine
-    load_generator: LoadGenerator
+    load_generators: Mapping[str, LoadGenerator]
+    """By the name that a level asks for: open or closed loop."""
     paths: StudyPaths
     fingerprint: str
     notify: Listener
@@ -81,6 +88,7 @@ class _Run:
     launch: Launch
     rig: Rig
     folder: Path
+    rounds: Rounds
     passes: list[Pass] = field(default_factory=list)
     facts: EngineFacts | None = None
     phase: Phase = Phase.STARTING
@@ -89,10 +97,19 @@ class _Run:
     ready: float = 0.0
 
 
-def run_launch(launch: Launch, rig: Rig, config_file: Path, folder: Path) -> Iterator[Record]:
-    """Serve, measure, and yield a record for every K; a failure is a record, too."""
+def run_launch(
+    launch: Launch, rig: Rig, config_file: Path, folder: Path, known: Sequence[Record] = ()
+) -> Iterator[Record]:
+    """Serve, measure, and yield a record for every K; a failure is a record, too.
+
+    `known` is what the study has measured before: what cannot win against it is stopped.
+    """
     rig.notify(LaunchStarted(launch=launch, folder=folder))
-    run = _Run(launch=launch, rig=rig, folder=folder, in_hand=launch.k_max)
+    passes: list[Pass] = []
+    rounds = Rounds(spec=rig.spec, launch=launch, known=known, passes=passes, notify=rig.notify)
+    run = _Run(
+        launch=launch, rig=rig, folder=folder, rounds=rounds, passes=passes, in_hand=launch.k_max
+    )
     failure: Failure | None = None
     try:
         _serve(run, config_file)
@@ -117,7 +134,7 @@ def _serve(run: _Run, config_file: Path) -> None:
     samples_file = run.folder / "samples.jsonl"
     with (
         Journal(run.folder, run.launch, run.rig.fingerprint) as journal,
-        SampleWriter(samples_file) as samples,
+        SampleWriter(samples_file, reply_key(run.rig.paths)) as samples,
         run.rig.engine.serve(order) as server,
     ):
         run.facts = server.facts
@@ -125,7 +142,7 @@ def _serve(run: _Run, config_file: Path) -> None:
         run.rig.notify(ServerReady(launch=run.launch, boot_s=server.facts.boot_s))
         _warm_up(run, server)
         run.ready, run.phase = time.monotonic(), Phase.MEASURING
-        for index, concurrency, k in _order(run):
+        for index, concurrency, k in run.rounds.order():
             run.in_hand = k
             for _ in range(TRIES_PER_PASS):
                 measured, result = _measure(run, server, index, concurrency, k)
@@ -135,6 +152,13 @@ def _serve(run: _Run, config_file: Path) -> None:
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
                     break
+            check_useful(
+                run.passes,
+                lambda: accepted_greedily(
+                    run.launch, run.rig.spec, run.rig.load_generators["closed_loop"], server
+                ),
+                run.rig.spec.workload.sampling.temperature,
+            )
     compact(samples_file)
 
 
@@ -167,45 +191,18 @@ def _in_time(run: _Run, failure: Failure) -> Failure:
     return Failure(cause=Cause.NO_TIME, detail=detail, remedy="go on with a larger budget")
 
 
-def _order(run: _Run) -> Iterator[tuple[int, int, int]]:
-    """(block, concurrency, K): block by block, K shuffled anew in each, until time is up."""
-    spec, launch = run.rig.spec, run.launch
-    dice = Random(f"{spec.search.seed}/{launch.name}/{launch.stage}/{launch.repeat}")
-    for index in range(launch.max_blocks):
-        for level in spec.workload.levels:
-            if index >= spec.workload.blocks(launch.stage.prompts, level.concurrency):
-                continue
-            ks = list(launch.num_speculative_tokens)
-            dice.shuffle(ks)
-            for k in ks:
-                yield index, level.concurrency, k
-        if _time_up(run, done=index + 1):
-            return
-
-
-def _time_up(run: _Run, *, done: int) -> bool:
-    allowed = run.launch.measure_s
-    if allowed is None:
-        return False
-    spent = time.monotonic() - run.ready
-    another = spent * (done + 1) / done
-    if done < run.rig.spec.search.min_blocks:
-        # Every candidate is paired with the baseline's blocks: fewer there are fewer everywhere.
-        needed = run.launch.stage is Stage.BASELINE or done == 1
-        return not needed and another > allowed * OVERTIME
-    return another > allowed
-
-
 def _warm_up(run: _Run, server: Server) -> None:
     workload = replace(run.rig.spec.workload, max_tokens=WARM_UP_TOKENS)
+    # Also where requests come at a rate: only a closed loop is sure to fill every slot once.
+    closed_loop = run.rig.load_generators["closed_loop"]
     for level in workload.levels:
         prompts = workload.block(run.launch.stage.prompts, level.concurrency, 0)[
             : level.concurrency
         ]
         for k in run.launch.num_speculative_tokens:
             run.in_hand = k
-            requests = _requests(run, prompts, k, f"warm-up.{level.concurrency}.{k}")
-            result = run.rig.load_generator.run(server, workload, requests, level.concurrency)
+            requests = requests_of(run.launch, prompts, k, f"warm-up.{level.concurrency}.{k}")
+            result = closed_loop.run(server, workload, requests, level.concurrency)
             server.check_alive()
             errors = [s.error for s in result.samples if s.error]
             if errors:
@@ -224,11 +221,14 @@ def _measure(
 ) -> tuple[Pass, LoadResult]:
     spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
     prompts = spec.workload.block(split, concurrency, index)
-    requests = _requests(run, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
+    requests = requests_of(run.launch, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
     server.wait_drained()
     before = server.counters()
     started = time.monotonic() - run.ready
-    result = run.rig.load_generator.run(server, spec.workload, requests, concurrency)
+    level = spec.workload.level(concurrency)
+    generator = run.rig.load_generators[level.load_generator]
+    arrivals = _arrivals(run, level, index)
+    result = generator.run(server, spec.workload, requests, concurrency, arrivals)
     server.check_alive()
     server.wait_drained()
     read = Readings(
@@ -242,6 +242,7 @@ def _measure(
         block=index,
         order=order,
         started_s=started,
+        request_rate=level.request_rate,
     )
     seen = observe(run.launch, place, result, read)
     if run.launch.live and (why := k_not_in_force(seen)):
@@ -251,14 +252,13 @@ def _measure(
     return as_pass(place, result, read, seen), result
 
 
-def _requests(run: _Run, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
-    # Prompts of one pass may begin alike (a system prompt, the chat template): one salt each.
-    # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
-    xargs = {"num_speculative_tokens": k} if run.launch.live else {}
-    return [
-        Request(prompt=prompt, cache_salt=f"{salt}.{i}", xargs=xargs)
-        for i, prompt in enumerate(prompts)
-    ]
+def _arrivals(run: _Run, level: Level, index: int) -> Arrivals | None:
+    """The arrivals of a block: the same at every K and in every launch, so that pairs are pairs."""
+    if level.request_rate is None:
+        return None
+    split = run.launch.stage.prompts
+    seed = f"{run.rig.spec.search.seed}/{split}/{level.concurrency}/{index}"
+    return Arrivals(request_rate=level.request_rate, seed=seed)
 
 
 def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
@@ -272,13 +272,14 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
     if not valid:
         why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
         return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)
-    return Measurement(passes=mine)
+    return Measurement(passes=mine, pruned=run.rounds.pruned(k))
 
 
 def _header(measured: Pass) -> Mapping[str, JSON]:
     return {
         "num_speculative_tokens": measured.num_speculative_tokens,
         "concurrency": measured.concurrency,
+        "request_rate": measured.request_rate,
         "block": measured.block,
         "order": measured.order,
         "invalid": measured.invalid,

@@ -1,6 +1,6 @@
 """A server that streams at a fixed pace, so cheaply that the client is what gets measured.
 
-    python studies/benchmarks/pace_server.py --rate 50 --cpu 1
+    python -m studies.benchmarks.pace_server --rate 50 --cpu 1
 
 It answers POST /v1/chat/completions in vLLM's wire format: the role chunk, one content chunk per
 token, the chunk with the final usage, [DONE]; with running usage if `continuous_usage_stats` asks
@@ -16,6 +16,7 @@ import json
 import os
 import socket
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -135,22 +136,20 @@ class Connection(asyncio.Protocol):
         running = bool((ask.get("stream_options") or {}).get("continuous_usage_stats"))
         self._record = Record(_text(ask["messages"][-1]["content"]), self._began)
         self._pace.records.append(self._record)
-        self._writes = iter(reply(tokens, running=running))
+        self._writes = deque(reply(tokens, running=running))
         self._due = self._loop.time() + self._pace.period_s * (1 + self._pace.phase())
         self._timer = self._loop.call_at(self._due, self._first)
 
     def _first(self) -> None:
         """The role's chunk and the first token's, which vLLM sends at the end of the prefill."""
-        self._transport.write(next(self._writes))
+        self._transport.write(self._writes.popleft())
         self._record.first_token = time.monotonic()
         self._next()
 
     def _next(self) -> None:
-        write = next(self._writes, None)
-        if write is None:
-            self._timer = None
+        self._transport.write(self._writes.popleft())
+        if not self._writes:
             return
-        self._transport.write(write)
         self._due += self._pace.period_s
         self._timer = self._loop.call_at(self._due, self._next)
 

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
+from autotune.core.replychecks import NO_CHECKS, check_replies
+from autotune.core.study import Slo
 from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
@@ -13,6 +16,7 @@ from autotune.trackers._facts import (
     finite,
     metrics,
     params,
+    reply_metrics,
     result_metrics,
     run_key,
     safe_name,
@@ -20,7 +24,8 @@ from autotune.trackers._facts import (
 )
 from autotune.trackers._store import artifact_location, resolve, without_password
 from tests.builders import make_failure, make_record, make_spec
-from tests.builders_study import make_study_records
+from tests.builders_replies import make_reply
+from tests.builders_study import make_open_records, make_open_spec, make_study_records
 
 SPEC = make_spec()
 EAGLE = ("eagle", 1)
@@ -131,6 +136,32 @@ def test_the_result_of_nothing_is_nothing() -> None:
     assert result_metrics(recommend(SPEC, [])) == []
 
 
+def test_replies_are_rates_and_ratios_with_k_as_the_step() -> None:
+    """One of two matches, one parts after a word; the long prompt runs twice as fast."""
+    replies = [
+        make_reply(
+            text, name, k, prompt=prompt, prompt_tokens=length, launch=str(k), seconds=seconds
+        )
+        for name, k, prompt, length, text, seconds in (
+            ("baseline", 0, "a", 10, "one two", 1.0),
+            ("baseline", 0, "b", 300, "one two", 1.0),
+            ("eagle", 3, "a", 10, "one two", 1.0),
+            ("eagle", 3, "b", 300, "one other", 0.5),
+        )
+    ]
+    effect = LaunchEffect(sd=0.02, dof=4.0, launches=0)
+    found = reply_metrics(check_replies(replies, 0.0, effect))
+    assert {v.step for v in found} == {3}
+    values = {v.name: v.value for v in found}
+    assert values["match_rate.search.eagle.overall"] == 0.5
+    assert values["words_before_difference.search.eagle.c1"] == 1.0
+    assert values["speedup_by_length.search.eagle.c1.from_256_tokens"] == pytest.approx(2.0)
+    warm = {v.name for v in reply_metrics(check_replies(replies, 0.7, effect))}
+    assert "reply_length_ratio.search.eagle" in warm
+    assert not [name for name in warm if name.startswith("match")]
+    assert reply_metrics(NO_CHECKS) == []
+
+
 def test_a_relative_database_is_made_absolute(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,3 +182,21 @@ def test_only_a_local_database_has_artifacts_beside_it() -> None:
 def test_passwords_are_taken_out_of_urls() -> None:
     """A warning is copied into issues."""
     assert without_password("http://me:pw@host/x: refused") == "http://host/x: refused"
+
+
+def test_a_rate_stands_in_the_names() -> None:
+    """A speedup of E2E latency is not called the same as one of throughput."""
+    spec = make_open_spec(slo=Slo(ttft_ms=100.0))
+    records = make_open_records()
+    eagle = next(r for r in records if (r.trial.candidate, key(r)) == ("eagle", 2))
+    shown = {v.name: v.value for v in metrics(spec, eagle, records)}
+    assert {"speedup.c1", "e2e_speedup.c4", "mean_e2e_ms.c4", "goodput.c4"} <= shown.keys()
+    assert not {"speedup.c4", "mean_e2e_ms.c1"} & shown.keys()
+    assert shown["good_share.c4.low"] < shown["good_share.c4"] < shown["good_share.c4.high"]
+    assert eagle.measurement
+    mean = [p.mean_e2e_ms for p in eagle.measurement.at(4) if p.mean_e2e_ms]
+    assert min(mean) < shown["mean_e2e_ms.c4"] < max(mean)
+    assert params(spec, eagle)["request_rate.c4"] == "2.5"
+    names = {v.name for v in result_metrics(recommend(spec, records))}
+    assert {"e2e_speedup.eagle.c4", "confirmed_e2e_speedup.eagle.c4"} <= names
+    assert not {"speedup.eagle.c4", "e2e_speedup.eagle.overall"} & names

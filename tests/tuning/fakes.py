@@ -9,14 +9,22 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.study import StudySpec, Workload
 from autotune.core.trial import BASELINE, Cause, EngineFacts, Launch, Record, Stage
 from autotune.errors import LaunchError
-from autotune.ports import Counters, LoadResult, Request, RequestSample, ServeOrder, Server
+from autotune.ports import (
+    Arrivals,
+    Counters,
+    LoadResult,
+    Request,
+    RequestSample,
+    ServeOrder,
+    Server,
+)
 from autotune.tuning.events import Event
 from autotune.tuning.ledger import Ledger
 from autotune.tuning.paths import StudyPaths
@@ -38,6 +46,8 @@ class Call:
     prompts: tuple[str, ...]
     number: int
     """How many measured passes came before, over all launches; -1 for a warm-up."""
+    arrivals: Arrivals | None = None
+    """None in a closed loop."""
 
     @property
     def block(self) -> int:
@@ -49,6 +59,11 @@ class Call:
         """The noise of this pass: the same when it is run again, in whatever order."""
         place = self.salts[0].rsplit(".", 2)[0]
         return random.Random(f"{self.candidate}/{self.k}/{place}")
+
+
+def always(temperature: float) -> bool:
+    """At any temperature."""
+    return True
 
 
 def no_trouble(call: Call) -> str | None:
@@ -69,6 +84,8 @@ class World:
     """The K that the scheduler has in force, whatever was asked for."""
     lag_s: float = 0.0
     """How late the client is in every pass."""
+    accepts: Callable[[float], bool] = always
+    """Whether drafts are accepted at this temperature."""
     now: float = 0.0
     orders: list[ServeOrder] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -108,7 +125,12 @@ class World:
             self.log.append("stop")
 
     def run(
-        self, server: Server, workload: Workload, requests: Sequence[Request], concurrency: int
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
     ) -> LoadResult:
         """One pass at the speed of the table."""
         assert isinstance(server, FakeServer)
@@ -122,12 +144,14 @@ class World:
             salts=tuple(r.cache_salt for r in requests),
             prompts=tuple(r.prompt.id for r in requests),
             number=-1 if warm_up else len(self.passes),
+            arrivals=arrivals,
         )
         self.calls.append(call)
         self.log.append(f"pass K={k}")
         server.drained = False
         error = self.trouble(call)
         self.now += self.pass_s
+        server.accepts = self.accepts(workload.sampling.temperature)
         return server.answer(call, workload.max_tokens, error)
 
 
@@ -140,6 +164,7 @@ class FakeServer:
     k_max: int
     live: bool
     drained: bool = True
+    accepts: bool = True
     tokens: int = 0
     spec: SpecCounters = field(default_factory=SpecCounters)
     steps: dict[int, int] = field(default_factory=dict)
@@ -186,7 +211,9 @@ class FakeServer:
         in_force = call.k if self.world.force_k is None else self.world.force_k
         self.steps[in_force] = self.steps.get(in_force, 0) + 1
         self.tokens += tokens
-        self.spec += drafted(call.candidate, call.k, tokens)
+        spec = drafted(call.candidate, call.k, tokens)
+        nothing = replace(spec, accepted_tokens=0, accepted_per_pos=(0,) * call.k)
+        self.spec += spec if self.accepts else nothing
         each = max_tokens if not error else 0
         samples = tuple(sample(prompt, each, duration, error) for prompt in call.prompts)
         return LoadResult(
@@ -246,7 +273,7 @@ def make_rig(world: World, spec: StudySpec, root: Path) -> Rig:
     return Rig(
         spec=spec,
         engine=world,
-        load_generator=world,
+        load_generators={"closed_loop": world, "open_loop": world},
         paths=StudyPaths(root=root, name=spec.name),
         fingerprint=FINGERPRINT,
         notify=world.events.append,
@@ -282,7 +309,7 @@ def make_launch(
     )
 
 
-def run_one(rig: Rig, launch: Launch) -> list[Record]:
+def run_one(rig: Rig, launch: Launch, known: Sequence[Record] = ()) -> list[Record]:
     """The records of one launch, in a folder of its own."""
     folder = rig.paths.next_launch()
-    return list(run_launch(launch, rig, write_config(launch, folder), folder))
+    return list(run_launch(launch, rig, write_config(launch, folder), folder, known))

@@ -1,7 +1,10 @@
 """One launch on the simulated engine, with the real load generator: what a fake would believe."""
 
 import json
+import math
 from pathlib import Path
+
+import pytest
 
 from autotune.core.study import (
     Candidate,
@@ -15,7 +18,8 @@ from autotune.core.study import (
     Workload,
 )
 from autotune.core.trial import Launch, Pass, Stage
-from autotune.ports import find
+from autotune.ports import find, names
+from autotune.tuning import samples
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
 from tests.engines.orders import world_env
@@ -38,15 +42,18 @@ def prompts(split: str) -> tuple[Prompt, ...]:
     )
 
 
-def study(folder: Path) -> StudySpec:
-    """Two streams, blocks of eight prompts, a draft that is right now and then."""
+CLOSED = Level(concurrency=2)
+
+
+def study(folder: Path, level: Level = CLOSED) -> StudySpec:
+    """Blocks of eight prompts, a draft that is right now and then."""
     return StudySpec(
         name="s",
         target=Target(model="/models/t", engine="simulated", env=world_env(folder)),
         workload=Workload(
             search=prompts("search"),
             confirmation=prompts("confirmation"),
-            levels=(Level(concurrency=2),),
+            levels=(level,),
             max_tokens=20,
             sampling=Sampling(temperature=0.0),
         ),
@@ -56,9 +63,9 @@ def study(folder: Path) -> StudySpec:
     )
 
 
-def live_passes(folder: Path) -> list[Pass]:
+def live_passes(folder: Path, level: Level = CLOSED) -> list[Pass]:
     """All passes of one live launch at K = 0, 1, 2."""
-    spec = study(folder)
+    spec = study(folder, level)
     launch = Launch(
         stage=Stage.SCREEN,
         candidate=spec.candidates[0],
@@ -71,7 +78,7 @@ def live_passes(folder: Path) -> list[Pass]:
     rig = Rig(
         spec=spec,
         engine=find("engines", "simulated"),
-        load_generator=find("loadgens", "closed_loop"),
+        load_generators={name: find("loadgens", name) for name in names("loadgens")},
         paths=StudyPaths(root=folder, name="s"),
         fingerprint="f",
         notify=lambda _: None,
@@ -92,3 +99,47 @@ def test_prompts_that_begin_alike_do_not_help_each_other(tmp_path: Path) -> None
     assert {p.prefix_hit_rate for p in measured} == {0.0}
     assert all(p.prompt_tokens > 8 * len(SYSTEM.split()) for p in measured)
     assert all(0 < p.client_lag_ms < 200 for p in measured)
+
+
+def arrivals(folder: Path) -> dict[tuple[int, int], list[tuple[str, float, float, float]]]:
+    """(block, K) to prompt, scheduled arrival, wait and end of each request."""
+    frame = samples.read(folder / "studies" / "s" / "launches" / "001")
+    found: dict[tuple[int, int], list[tuple[str, float, float, float]]] = {}
+    for row in frame.to_dict("records"):
+        key = (row["block"], row["num_speculative_tokens"])
+        request = (row["prompt_id"], row["sent_s"], row["waited_s"], row["end_s"])
+        found.setdefault(key, []).append(request)
+    return found
+
+
+def test_requests_come_at_the_rate_at_every_k(tmp_path: Path) -> None:
+    """The same arrivals for the same prompts of a block, at the rate asked for, in another block
+    others; the pass keeps rate, latency and lag."""
+    rate = 40.0
+    measured = live_passes(tmp_path, Level(concurrency=2, request_rate=rate))
+    assert [p.invalid for p in measured] == [None] * 6
+    found = arrivals(tmp_path)
+    plans = {key: [(name, due) for name, due, _, _ in rows] for key, rows in found.items()}
+    for (block, _), plan in plans.items():
+        assert plan == plans[block, 0]
+        assert len(plan) == 8
+        assert plan[-1][1] == pytest.approx(8 / rate, abs=1e-5)
+    assert [due for _, due in plans[0, 0]] != [due for _, due in plans[1, 0]]
+    for p in measured:
+        assert p.request_rate == rate
+        assert p.mean_e2e_ms
+        assert p.log_speed == -math.log(p.mean_e2e_ms)
+        assert 0 < p.client_lag_ms < 200
+
+
+def test_a_queue_at_the_slots_is_latency_and_not_lag(tmp_path: Path) -> None:
+    """Far more requests than the server can take: two under way, the others wait their time."""
+    measured = live_passes(tmp_path, Level(concurrency=2, request_rate=2000.0))
+    assert [p.invalid for p in measured] == [None] * 6
+    for rows in arrivals(tmp_path).values():
+        starts = sorted(due + waited for _, due, waited, _ in rows)
+        ends = sorted(end for _, _, _, end in rows)
+        assert all(start >= end for start, end in zip(starts[2:], ends, strict=False))
+        assert rows[-1][2] > max(end - due - waited for _, due, waited, end in rows)
+    waits = [1e3 * max(waited for _, _, waited, _ in rows) for rows in arrivals(tmp_path).values()]
+    assert max(p.client_lag_ms for p in measured) < max(waits)
