@@ -66,7 +66,7 @@ record: models ## Run the demo from nothing and keep its results in studies/smol
 
 .PHONY: bench-client
 bench-client: $(BENCH_READY) ## What a token costs the client, beside vLLM's and guidellm's; docs/benchmarks.md.
-	@$(BIN)/python -m studies.benchmarks.client $(ARGS)
+	@$(BIN)/python studies/benchmarks/client.py $(ARGS)
 
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.config import LoadedFile, load
+from autotune.config import LoadedFile, fit, load
 from autotune.config.values import parse_duration
 from autotune.core.redaction import is_secret, shown
 from autotune.errors import UserError
@@ -54,7 +54,7 @@ class Prepared:
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
     """Read the file and probe the engine; every fault of either is a UserError."""
     budget_s = _seconds(budget) if budget is not None else None
-    loaded = load(file)
+    loaded = fit(load(file))
     loaded = replace(loaded, spec=with_weights(loaded.spec))
     engine: Engine = find("engines", loaded.spec.target.engine)
     probe = engine.probe(loaded.spec.target.launcher)

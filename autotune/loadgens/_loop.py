@@ -13,7 +13,7 @@ import uvloop
 T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
+def run_pass(main: Coroutine[Any, Any, T]) -> T:
     """Run a pass to its end on a loop of its own."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

@@ -2,11 +2,12 @@
 
 from importlib.metadata import version
 
+from bench_child import Meter, Outcome, Task
+
 from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import EngineFacts
 from autotune.loadgens.closed_loop import ClosedLoop
 from autotune.ports import Counters, LoadResult, Request
-from studies.benchmarks.bench_child import Meter, Outcome, Task
 
 
 class PaceServer:

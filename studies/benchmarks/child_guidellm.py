@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 import uvloop
+from bench_child import Meter, Outcome, Task
 from guidellm.backends.openai.http import OpenAIHTTPBackend
 from guidellm.schemas import GenerationRequest, GenerationResponse, RequestInfo
 from guidellm.schemas.backends import OpenAIHTTPBackendArgs
-
-from studies.benchmarks.bench_child import Meter, Outcome, Task
 
 Reply = tuple[GenerationResponse, RequestInfo]
 

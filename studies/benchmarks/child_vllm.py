@@ -12,11 +12,10 @@ from typing import Any
 
 import uvloop
 import vllm
+from bench_child import Meter, Outcome, Task
 from vllm.benchmarks.datasets import SampleRequest
 from vllm.benchmarks.serve import TaskType, benchmark
 from vllm.utils.gc_utils import freeze_gc_heap
-
-from studies.benchmarks.bench_child import Meter, Outcome, Task
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """What a streamed token costs the client, autotune's beside vLLM's and guidellm's.
 
     make bench-client                               set up on first use, then:
-    python -m studies.benchmarks.client             measure, print, keep, and renew the document
-    python -m studies.benchmarks.client --render    renew docs/benchmarks.md from what is kept
+    python studies/benchmarks/client.py             measure, print, keep, and renew the document
+    python studies/benchmarks/client.py --render    renew docs/benchmarks.md from what is kept
 
 Rules: all clients do the same job against the same server, turn by turn, each a process on core 0;
 the server is on core 1. A run is void, and nothing of it is kept, when a request failed, when the
@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studies.benchmarks.bench_child import Task
-from studies.benchmarks.client_report import LABELS, insert, render
-from studies.benchmarks.pace_server import MODEL
+from bench_child import Task
+from client_report import LABELS, insert, render
+from pace_server import MODEL
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -150,11 +150,10 @@ def _run(name: str, task: Task) -> dict[str, Any]:
     python = BENCH_PYTHON if kind == "guidellm" else Path(sys.executable)
     quiet = {"PYTHONPATH": str(ROOT), "VLLM_LOGGING_LEVEL": "ERROR", "NO_PROXY": "*"}
     done = subprocess.run(
-        [python, "-m", f"studies.benchmarks.child_{kind}", json.dumps(asdict(task))],
+        [python, HERE / f"child_{kind}.py", json.dumps(asdict(task))],
         capture_output=True,
         text=True,
         check=False,
-        cwd=ROOT,
         env=os.environ | quiet,
         timeout=CHILD_TIMEOUT_S,
     )

@@ -1,6 +1,6 @@
 """A server that streams at a fixed pace, so cheaply that the client is what gets measured.
 
-    python -m studies.benchmarks.pace_server --rate 50 --cpu 1
+    python studies/benchmarks/pace_server.py --rate 50 --cpu 1
 
 It answers POST /v1/chat/completions in vLLM's wire format: the role chunk, one content chunk per
 token, the chunk with the final usage, [DONE]; with running usage if `continuous_usage_stats` asks

@@ -1,5 +1,7 @@
 """Faults of engine builds that are told before the study begins."""
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.core.known import warnings
@@ -22,3 +24,16 @@ def test_sampling_on_the_cpu_build_is_told(
     found = warnings(make_workload(temperature=temperature), {package: version})
     assert bool(found) is told
     assert not told or "temperature 0" in found[0]
+
+
+def test_forced_continuation_is_told() -> None:
+    """Replies that go on after their end are drafted with another success."""
+    (told,) = warnings(replace(make_workload(), ignore_eos=True), {})
+    assert told.startswith("ignore_eos goes on after the end of the reply")
+
+
+def test_a_draft_without_the_adapter_is_told() -> None:
+    """Requests name the adapter, the draft was made for the model below it."""
+    (told,) = warnings(replace(make_workload(), lora="sql"), {})
+    assert "LoRA adapter 'sql'" in told
+    assert "target without it" in told

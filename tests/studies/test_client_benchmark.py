@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from studies.benchmarks import bench_child, child_autotune, client, client_report, pace_server
+BENCHMARKS = Path(__file__).resolve().parents[2] / "studies" / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))  # scripts that import their neighbours, not a package
 
-BENCHMARKS = Path(client.__file__).parent
+import bench_child  # noqa: E402
+import child_autotune  # noqa: E402
+import client  # noqa: E402
+import client_report  # noqa: E402
+import pace_server  # noqa: E402
+
 REQUESTS, TOKENS, RATE = 8, 5, 500
 
 
@@ -46,15 +52,13 @@ def test_the_client_reads_the_pace_server_rightly(task: bench_child.Task) -> Non
 
 
 def test_the_server_saw_what_the_client_saw(task: bench_child.Task) -> None:
-    """A TTFT by the server's clock for each request, shorter than the client's, told once; the pace is kept."""
+    """Each TTFT by the server's clock is a period or more, the client's longer, told once."""
     samples = child_autotune.load(task, task.prompts()).samples
     seen = client._records(task.base_url)
     assert seen.keys() == {s.prompt_id for s in samples}
-    period = 1 / RATE
     for sample in samples:
         ttft = seen[sample.prompt_id][1]
-        assert period <= ttft < (sample.first_token_s or 0) - sample.sent_s
-        assert sample.end_s - (sample.first_token_s or 0) >= (TOKENS - 2) * period
+        assert 1 / RATE <= ttft < (sample.first_token_s or 0) - sample.sent_s
     assert client._records(task.base_url) == {}
 
 
