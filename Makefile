@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
+BENCH_READY := .venv-bench/.ready
 DEMO := studies/smollm2-135m
 RESULTS := $(DEMO)/results
 RECORDED := $(addprefix $(RESULTS)/,best-config.yaml vllm.yaml report.md run.log)
@@ -10,8 +11,11 @@ ARGS ?=
 # `autotune run` tells its verdict by its exit code; 3 (do not speculate) and 4 (tie) are answers, too.
 FINISHED := { code=$$?; [ $$code -eq 3 ] || [ $$code -eq 4 ] || exit $$code; }
 
-$(READY): pyproject.toml .ci/setup .ci/constraints.txt
+$(READY): pyproject.toml .ci/setup .ci/sources .ci/constraints.txt
 	@.ci/setup
+
+$(BENCH_READY): .ci/setup-bench .ci/sources $(READY)
+	@.ci/setup-bench
 
 .PHONY: help
 help: ## Show this help.
@@ -60,10 +64,14 @@ record: models ## Run the demo from nothing and keep its results in studies/smol
 	@sed -i -e '/^  host: /d' $(RESULTS)/best-config.yaml
 	@sed -i -e '/^| host |/d' $(RESULTS)/report.md
 
+.PHONY: bench-client
+bench-client: $(BENCH_READY) ## What a token costs the client, beside vLLM's and guidellm's; docs/benchmarks.md.
+	@$(BIN)/python studies/benchmarks/client.py $(ARGS)
+
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.
 	@$(BIN)/autotune ui
 
 .PHONY: clean
 clean: ## Remove caches and the environment; measurements stay.
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,6 +10,8 @@ _HEAD_END = b"\r\n\r\n"
 _CRLF = b"\r\n"
 _CRLF_LENGTH = 2
 _MAX_LINE = 65_536
+_LENGTHS = {b"%x" % length: length for length in range(1, 1024)}
+"""The size lines of small chunks."""
 
 
 class MalformedReplyError(ValueError):
@@ -32,10 +34,21 @@ class Reply:
         """Given up because no byte came for the whole of the timeout."""
         self._held = b""
         self._left = 0
+        self._between = False
+        """At the first byte of a chunk's size line."""
         self._feed: Callable[[float, bytes], None] = self._head
 
     def feed(self, now: float, data: bytes) -> bool:
         """Take what arrived at `now`; true once the reply is complete."""
+        if self._between:
+            # One whole chunk: what a server sends that writes each by itself. Half the time saved.
+            line_end = data.find(_CRLF)
+            start = line_end + _CRLF_LENGTH
+            if start + _LENGTHS.get(data[:line_end], _MAX_LINE) + _CRLF_LENGTH == len(data):
+                self.times.append(now)
+                self.pieces.append(data[start:-_CRLF_LENGTH])
+                return False
+            self._between = False
         self._feed(now, data)
         return self.complete
 
@@ -94,6 +107,7 @@ class Reply:
                 self._keep(now, data[at : at + min(taken, self._left - _CRLF_LENGTH)])
             self._left -= taken
             at += taken
+        self._between = not (self._left or self._held or self._feed != self._chunked)
 
     def _next_chunk(self, now: float, data: bytes, at: int) -> int:
         """Read the size line at `at`, and the chunk, too, if it is whole; where to go on."""

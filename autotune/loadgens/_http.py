@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from autotune.core.study import JSON
 from autotune.loadgens._framing import MalformedReplyError, Reply
 
-_BUFFER = 65_536
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -46,12 +44,11 @@ class Address:
         return head.encode() + payload
 
 
-class _Wire(asyncio.BufferedProtocol):
+class _Wire(asyncio.Protocol):
     """Stamps what arrives and hands it to the reply in progress."""
 
     def __init__(self, idle_timeout_s: float) -> None:
         self._idle_timeout_s = idle_timeout_s
-        self._view = memoryview(bytearray(_BUFFER))
         self._last_byte = 0.0
         self._reply: Reply | None = None
         self._done: asyncio.Future[None] | None = None
@@ -86,16 +83,13 @@ class _Wire(asyncio.BufferedProtocol):
         self._last_byte = time.perf_counter()
         self._check_idle()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         now = self._last_byte = time.perf_counter()
         if self._reply is None:
             self.close()
             return
         try:
-            if self._reply.feed(now, self._view[:nbytes].tobytes()):
+            if self._reply.feed(now, data):
                 self._finish(None)
         except MalformedReplyError as error:
             self.close(str(error))

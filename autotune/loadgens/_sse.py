@@ -9,28 +9,31 @@ from collections.abc import Iterator, Sequence
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _LINE = re.compile(rb"\r\n|\n|\r")
-_PLAIN = b"data: "
 
 
 def events(times: Sequence[float], pieces: Sequence[bytes]) -> Iterator[tuple[float, bytes]]:
     """The data of each event, and when the last of its bytes arrived."""
+    plain = _one_each(pieces)
+    if plain is not None:
+        yield from zip(times, plain, strict=True)
+        return
     held = b""
     for time, piece in zip(times, pieces, strict=True):
-        # What a server sends that writes each event by itself; three quarters of the time saved.
-        if (
-            not held
-            and piece[:6] == _PLAIN
-            and piece.find(b"\n") == len(piece) - 2
-            and piece[-1:] == b"\n"
-            and b"\r" not in piece
-        ):
-            yield time, piece[6:-2]
-            continue
         *complete, held = _cut(held + piece)
         for event in complete:
             data = _data(event)
             if data is not None:
                 yield time, data
+
+
+def _one_each(pieces: Sequence[bytes]) -> list[bytes] | None:
+    """The events, if each piece is a plain one: as servers write them; most of the time saved."""
+    body = b"".join(pieces)
+    if not body or b"\r" in body or body.count(b"\n") != 2 * len(pieces):
+        return None
+    if all(piece[:6] == b"data: " and piece[-2:] == b"\n\n" for piece in pieces):
+        return body[6:-2].split(b"\n\ndata: ")
+    return None
 
 
 def _cut(body: bytes) -> list[bytes]:

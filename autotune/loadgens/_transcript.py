@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import from_json
+
 from autotune.core.study import Prompt
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._sse import events
@@ -103,17 +105,21 @@ def _read(reply: Reply) -> _Told:
     if reply.status != HTTP_OK:
         return told
     arrived = list(events(reply.times, reply.pieces))
-    told.done = any(data == _DONE for _, data in arrived)
-    arrived = [event for event in arrived if event[1] != _DONE]
-    for (time, _), chunk in zip(arrived, _parse([data for _, data in arrived]), strict=True):
+    chunked = [event for event in arrived if event[1] != _DONE]
+    told.done = len(chunked) < len(arrived)
+    for (time, _), chunk in zip(chunked, _parse([data for _, data in chunked]), strict=True):
         _add(told, time, chunk)
     return told
 
 
 def _parse(payloads: Sequence[bytes]) -> list[Any]:
-    """All chunks in one call, which is cheaper; one by one if one of them is no JSON."""
+    """All chunks in one call, which is cheaper; one by one if one of them is no JSON.
+
+    The parser is pydantic's, a third faster and stricter (it takes no half of a surrogate pair);
+    what it refuses, Python's own may take.
+    """
     try:
-        chunks: list[Any] = json.loads(b"[" + b",".join(payloads) + b"]")
+        chunks: list[Any] = from_json(b"[" + b",".join(payloads) + b"]")
     except ValueError:
         chunks = []
     if len(chunks) == len(payloads):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from autotune.core.study import Workload
 from autotune.loadgens._conversation import STALLED, Conversation
 from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._loop import run_pass
 from autotune.loadgens._request import conversations
 from autotune.loadgens._transcript import sample
 from autotune.loadgens._watch import LagWatch, no_garbage_collection
@@ -56,7 +57,7 @@ class ClosedLoop:
 
 def _timed(connections: Sequence[Connection], talks: Sequence[Conversation]) -> LoadResult:
     cpu = time.process_time()
-    lag = asyncio.run(_drive(connections, talks))
+    lag = run_pass(_drive(connections, talks))
     turns = [turn for talk in talks for turn in talk.turns]
     origin = min(reply.sent for _, reply in turns)
     return LoadResult(

@@ -21,6 +21,7 @@ from autotune.core.study import Workload
 from autotune.loadgens._conversation import STALLED, Conversation
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._loop import run_pass
 from autotune.loadgens._request import conversations
 from autotune.loadgens._transcript import sample
 from autotune.loadgens._watch import LagWatch, no_garbage_collection
@@ -74,7 +75,7 @@ def _timed(
     slots: Sequence[Connection], talks: Sequence[Conversation], due_s: Sequence[float]
 ) -> LoadResult:
     cpu = time.process_time()
-    sent = asyncio.run(_drive(slots, talks, due_s))
+    sent = run_pass(_drive(slots, talks, due_s))
     samples = tuple(
         _sample(request, reply, sent.origin, None if turn else due)
         for talk, due in zip(talks, due_s, strict=True)
@@ -110,6 +111,8 @@ class _Pass:
         """A slot, not before `due`, and since when the request could have gone; None: given up."""
         if not self.stalled:
             await asyncio.sleep(max(due - time.perf_counter(), 0.0))
+            while time.perf_counter() < due:  # noqa: ASYNC110 - libuv's timers may be 1 ms early
+                await asyncio.sleep(0)
             free_since, connection = await self.free.get()
             if not self.stalled:
                 return max(due, free_since), connection
