@@ -15,7 +15,6 @@ from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
-from autotune.core.known import warnings
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
@@ -180,7 +179,7 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
             "or device were others",
             highlight=False,
         )
-    for text in warnings(spec.workload, ready.probe):
+    for text in ready.warnings:
         console.print(f"  [yellow]warning[/]: {escape(text)}")
     free = shutil.disk_usage(ready.paths.folder).free
     if free < 1 << 30:

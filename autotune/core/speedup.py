@@ -2,7 +2,7 @@
 
 Rules: a ratio is formed block by block between arms that ran the same prompts; the denominator is
 a launch without speculation, never live K = 0; intervals that compare launches carry the launch
-effect; invalid passes never enter.
+effect; invalid passes never enter, nor do unfair comparisons (core/parity.py).
 """
 
 import math
@@ -14,6 +14,7 @@ from statistics import fmean
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
 from autotune.core.arms import Arm, arms, compare
 from autotune.core.knee import Knee, find_knee
+from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, LaunchEffect, weighted
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Latencies, Pass, Record
@@ -62,7 +63,7 @@ class SpeedupCurve:
 
 def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
     """Weighted overall throughput of a point over the baseline's; None where a level is missing."""
-    found = arms(records)
+    found = arms(fair(spec, records))
     if (name, k) not in found or (BASELINE, 0) not in found:
         return None
     levels = spec.workload.levels
@@ -99,7 +100,7 @@ def curves(
     `effect` is that of the whole study: all its equal launches tell how much launches differ.
     The overall curve holds only the K that keep every constraint at every level.
     """
-    levels = spec.workload.levels
+    levels, records = spec.workload.levels, fair(spec, records)
     found = arms(records)
     per_level = {
         lv.concurrency: level_points(spec, records, lv.concurrency, effect) for lv in levels

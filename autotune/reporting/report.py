@@ -107,6 +107,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "confidence": f"{CONFIDENCE:.0%}",
         "effect": effect_words(result.effect),
         "curves": bool(result.search),
+        "diluted": ", ".join(c.name for c in spec.candidates if not c.row.fixed_length),
         "knees": tables.knees_table(result),
     }
 

@@ -5,16 +5,16 @@ not count is None, and no check is made of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import summarise
 from autotune.core.methods import Method
 from autotune.core.steps import step_stats
-from autotune.core.trial import Cause, Launch, Pass
+from autotune.core.texts import looping
+from autotune.core.trial import Launch, Pass
 from autotune.core.validity import Observed, first_flaw
-from autotune.errors import LaunchError
-from autotune.ports import Counters, LoadResult
+from autotune.ports import Counters, LoadResult, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,7 @@ class Readings:
     after: Counters
     steps_by_k: Mapping[int, int] | None
     """Live launches only."""
+    around: Surroundings = field(default_factory=Surroundings)
 
 
 def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) -> Observed:
@@ -55,6 +56,13 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         spec=_spec(launch, before, after),
         steps_by_k=read.steps_by_k,
         steps=step_stats(result.samples, k),
+        concurrency=place.concurrency,
+        duration_s=result.duration_s,
+        client_cpu_s=result.client_cpu_s,
+        backwards=_backwards(before, after),
+        disturbances=read.around.disturbances,
+        warnings=read.around.warnings,
+        looping=sum(looping(s.text) for s in result.samples if not s.error),
     )
 
 
@@ -78,6 +86,10 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=_moved(read.before.preemptions, read.after.preemptions),
         client_lag_ms=result.event_loop_lag_s * 1e3,
+        client_cpu=result.client_cpu_s / result.duration_s,
+        looping=seen.looping,
+        host=read.around.host,
+        warnings=seen.warnings,
         invalid=flaw.why if flaw else None,
         remedy=flaw.remedy if flaw else "",
     )
@@ -100,11 +112,23 @@ def _moved(before: int | None, after: int | None) -> int | None:
 
 
 def _spec(launch: Launch, before: Counters, after: Counters) -> SpecCounters | None:
+    """What was drafted; None without speculation, and when the counters say nothing."""
     if launch.k_max == 0 or after.spec is None or before.spec is None:
         return None
     try:
         return after.spec - before.spec
-    except ValueError as error:
-        raise LaunchError(
-            Cause.CRASHED_RUNTIME, str(error), "the server restarted inside a pass"
-        ) from error
+    except ValueError:
+        return None  # it is a flaw of the pass: see `_backwards`
+
+
+def _backwards(before: Counters, after: Counters) -> tuple[str, ...]:
+    """The counters that are lower after the pass than before."""
+    names = ("generation_tokens", "prompt_tokens", "prefix_queries", "prefix_hits", "preemptions")
+    moved = {name: _moved(getattr(before, name), getattr(after, name)) for name in names}
+    found = [name for name, by in moved.items() if by is not None and by < 0]
+    if before.spec is not None and after.spec is not None:
+        try:
+            _ = after.spec - before.spec
+        except ValueError:
+            found.append("the counters of speculation")
+    return tuple(found)

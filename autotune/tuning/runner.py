@@ -226,7 +226,7 @@ def _measure(
     prompts = spec.workload.block(split, concurrency, index)
     requests = _requests(run, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
     server.wait_drained()
-    before = server.counters()
+    before, watch = server.counters(), server.watch()
     started = time.monotonic() - run.ready
     result = run.rig.load_generator.run(server, spec.workload, requests, concurrency)
     server.check_alive()
@@ -235,6 +235,7 @@ def _measure(
         before=before,
         after=server.counters(),
         steps_by_k=server.steps_by_k() if run.launch.live else None,
+        around=watch.end(),
     )
     place = Place(
         num_speculative_tokens=k,

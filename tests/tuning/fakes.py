@@ -16,7 +16,16 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.study import StudySpec, Workload
 from autotune.core.trial import BASELINE, Cause, EngineFacts, Launch, Record, Stage
 from autotune.errors import LaunchError
-from autotune.ports import Counters, LoadResult, Request, RequestSample, ServeOrder, Server
+from autotune.ports import (
+    Counters,
+    LoadResult,
+    Request,
+    RequestSample,
+    ServeOrder,
+    Server,
+    Surroundings,
+    Watch,
+)
 from autotune.tuning.events import Event
 from autotune.tuning.ledger import Ledger
 from autotune.tuning.paths import StudyPaths
@@ -55,6 +64,11 @@ def no_trouble(call: Call) -> str | None:
     """Nothing happens."""
 
 
+def quiet(call: Call) -> Surroundings:
+    """Nothing else goes on."""
+    return Surroundings()
+
+
 @dataclass(slots=True, kw_only=True)
 class World:
     """What a fake engine and a fake load generator share."""
@@ -69,6 +83,8 @@ class World:
     """The K that the scheduler has in force, whatever was asked for."""
     lag_s: float = 0.0
     """How late the client is in every pass."""
+    around: Callable[[Call], Surroundings] = quiet
+    """What goes on around a pass besides serving it."""
     now: float = 0.0
     orders: list[ServeOrder] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -175,6 +191,10 @@ class FakeServer:
         steps, self.steps = self.steps, {}
         return steps
 
+    def watch(self) -> Watch:
+        """Tells, when the pass is over, what the world lets go on around it."""
+        return FakeWatch(self.world)
+
     def check_alive(self) -> None:
         """It is."""
 
@@ -195,6 +215,17 @@ class FakeServer:
             client_cpu_s=0.0,
             event_loop_lag_s=self.world.lag_s,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FakeWatch:
+    """Looks at the latest pass."""
+
+    world: World
+
+    def end(self) -> Surroundings:
+        """What went on around it."""
+        return self.world.around(self.world.calls[-1])
 
 
 def drafted(candidate: str, k: int, tokens: int) -> SpecCounters:
