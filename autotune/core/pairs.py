@@ -105,12 +105,13 @@ def block_of(measured: Pass) -> tuple[int, int]:
 def pairs(spec: StudySpec, records: Sequence[Record]) -> Iterator[Pair]:
     """Every point with the baseline of the same prompts: over all levels first, then at each."""
     short = _short(records)
+    names = {candidate.name for candidate in spec.candidates}
     levels = (None, *(level.concurrency for level in spec.workload.levels))
     for split in ("search", "confirmation"):
         mine = [r for r in records if r.measurement and r.trial.stage.prompts == split]
         plain = [r for r in mine if r.trial.candidate == BASELINE]
         keys = {(r.trial.candidate, r.trial.num_speculative_tokens) for r in mine}
-        for name, k in sorted(key for key in keys if plain and key[1] > 0):
+        for name, k in sorted(key for key in keys if plain and key[0] in names and key[1] > 0):
             ours = [
                 r for r in mine if (r.trial.candidate, r.trial.num_speculative_tokens) == (name, k)
             ]

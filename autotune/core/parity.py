@@ -8,13 +8,14 @@ when it speculates is part of the answer, so it is told and never corrected for.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from autotune.core.pairs import pairs
+from autotune.core.pairs import Row, pairs
 from autotune.core.parity_figures import FIGURES
 from autotune.core.parity_settings import SETTINGS
 from autotune.core.study import StudySpec
 from autotune.core.trial import Measurement, Pass, Record
 
 ROWS = (*SETTINGS, *FIGURES)
+UNFAIR = tuple(row for row in ROWS if row.invalid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class Doubt:
     invalid: bool
 
 
-def doubts(spec: StudySpec, records: Sequence[Record]) -> tuple[Doubt, ...]:
+def doubts(
+    spec: StudySpec, records: Sequence[Record], rows: Sequence[Row] = ROWS
+) -> tuple[Doubt, ...]:
     """Everything that the rows have to say, point by point."""
     return tuple(
         Doubt(
@@ -46,14 +49,14 @@ def doubts(spec: StudySpec, records: Sequence[Record]) -> tuple[Doubt, ...]:
             invalid=row.invalid,
         )
         for pair in pairs(spec, records)
-        for row in ROWS
+        for row in rows
         if row.per_level == (pair.concurrency is not None) and (why := row.check(pair)) is not None
     )
 
 
 def fair(spec: StudySpec, records: Sequence[Record]) -> list[Record]:
     """The records with the passes of unfair comparisons marked invalid, each with its cause."""
-    found = [doubt for doubt in doubts(spec, records) if doubt.invalid]
+    found = doubts(spec, records, UNFAIR)
     return [_judged(record, found) for record in records] if found else list(records)
 
 
@@ -61,8 +64,7 @@ def ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, int
     """Candidate and K of every comparison that is invalid at any level, with the cause."""
     return {
         (doubt.candidate, doubt.num_speculative_tokens): doubt.why
-        for doubt in reversed(doubts(spec, records))
-        if doubt.invalid
+        for doubt in reversed(doubts(spec, records, UNFAIR))
     }
 
 

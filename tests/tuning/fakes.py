@@ -204,7 +204,7 @@ class FakeServer:
         speed = tput_of(call.candidate, call.k)[call.concurrency]
         duration = len(call.prompts) * max_tokens / speed * math.exp(call.dice.gauss(0, 0.005))
         in_force = call.k if self.world.force_k is None else self.world.force_k
-        self.steps[in_force] = self.steps.get(in_force, 0) + 1
+        self.steps[in_force] = self.steps.get(in_force, 0) + max(tokens, 1)
         self.tokens += tokens
         self.spec += drafted(call.candidate, call.k, tokens)
         each = max_tokens if not error else 0

@@ -248,7 +248,7 @@ def test_live_k_not_in_force_fails_all(tmp_path: Path) -> None:
     records = measure(world, tmp_path)
     assert tuple(records) == KS
     assert {failure_of(r).cause for r in records.values()} == {Cause.LIVE_K_NOT_IN_FORCE}
-    assert "{5: 1} in force" in failure_of(records[0]).detail
+    assert "{5: 256} in force" in failure_of(records[0]).detail
 
 
 def test_an_invalid_pass_is_repeated_once(tmp_path: Path) -> None:
