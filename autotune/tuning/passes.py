@@ -43,6 +43,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
     """What the checks of a pass look at."""
     k, before, after = place.num_speculative_tokens, read.before, read.after
     errors = [s.error for s in result.samples if s.error]
+    backwards = _backwards(before, after)
     return Observed(
         num_speculative_tokens=k,
         method=_method(launch),
@@ -53,13 +54,14 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         server_tokens=after.generation_tokens - before.generation_tokens,
         prefix_hit_rate=_hit_rate(before, after),
         client_lag_s=result.event_loop_lag_s,
-        spec=_spec(launch, before, after),
+        # Of counters that began anew not even those that did not fall say what happened.
+        spec=None if backwards else _spec(launch, before, after),
         steps_by_k=read.steps_by_k,
         steps=step_stats(result.samples, k),
         concurrency=place.concurrency,
         duration_s=result.duration_s,
         client_cpu_s=result.client_cpu_s,
-        backwards=_backwards(before, after),
+        backwards=backwards,
         disturbances=read.around.disturbances,
         warnings=read.around.warnings,
         looping=sum(looping(s.text) for s in result.samples if not s.error),
@@ -112,13 +114,10 @@ def _moved(before: int | None, after: int | None) -> int | None:
 
 
 def _spec(launch: Launch, before: Counters, after: Counters) -> SpecCounters | None:
-    """What was drafted; None without speculation, and when the counters say nothing."""
+    """What was drafted; None without speculation: its counters may be shown all the same."""
     if launch.k_max == 0 or after.spec is None or before.spec is None:
         return None
-    try:
-        return after.spec - before.spec
-    except ValueError:
-        return None  # it is a flaw of the pass: see `_backwards`
+    return after.spec - before.spec
 
 
 def _backwards(before: Counters, after: Counters) -> tuple[str, ...]:
@@ -126,9 +125,14 @@ def _backwards(before: Counters, after: Counters) -> tuple[str, ...]:
     names = ("generation_tokens", "prompt_tokens", "prefix_queries", "prefix_hits", "preemptions")
     moved = {name: _moved(getattr(before, name), getattr(after, name)) for name in names}
     found = [name for name, by in moved.items() if by is not None and by < 0]
-    if before.spec is not None and after.spec is not None:
-        try:
-            _ = after.spec - before.spec
-        except ValueError:
-            found.append("the counters of speculation")
-    return tuple(found)
+    return (*found, *_spec_backwards(before.spec, after.spec))
+
+
+def _spec_backwards(before: SpecCounters | None, after: SpecCounters | None) -> tuple[str, ...]:
+    if before is None or after is None:
+        return ()
+    try:
+        _ = after - before
+    except ValueError:
+        return ("the counters of speculation",)
+    return ()
