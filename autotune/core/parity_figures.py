@@ -141,7 +141,7 @@ def _above_the_ceiling(pair: Pair) -> str | None:
     speedup = math.exp(fmean(map(math.log, ratios))) if ratios else 0.0
     if speedup <= most * CEILING_SLACK:
         return None
-    return f"{speedup:.1f}x at concurrency 1, where K + 1 = {most} is the most there can be"
+    return f"{speedup:.1f} times the baseline's speed at concurrency 1: K + 1 = {most} is the most"
 
 
 def _learned(pair: Pair) -> str | None:
@@ -151,9 +151,9 @@ def _learned(pair: Pair) -> str | None:
         if len(launch) >= LEARNING_PASSES and _monotone(launch) > 0:
             first, second = _halves(launch)
             return (
-                f"it learns from the replies: {first:.2f}x in the first half of a launch, "
-                f"{second:.2f}x in the second; each launch starts cold, what is reported is the "
-                "mean of both"
+                f"it learns from the replies: {_series(launch)}, that is {first:.2f} in the first "
+                f"half of a launch and {second:.2f} in the second; every launch starts cold, and "
+                "what is reported is the mean from there on"
             )
     return None
 
@@ -163,11 +163,13 @@ def _drifted(pair: Pair) -> str | None:
         return None
     for launch in pair.speedups:
         if len(launch) >= DRIFT_PASSES and _monotone(launch):
-            return (
-                f"the speedup moved one way through a launch, from {launch[0]:.2f}x to "
-                f"{launch[-1]:.2f}x in {len(launch)} blocks"
-            )
+            return f"it moved one way through a launch: {_series(launch)}"
     return None
+
+
+def _series(values: Sequence[float]) -> str:
+    """Single passes, not estimates: they have no interval."""
+    return f"{', '.join(f'{v:.2f}' for v in values)} of the baseline's speed block by block"
 
 
 def _monotone(values: Sequence[float]) -> int:

@@ -50,11 +50,20 @@ class HostReading:
     @classmethod
     def now(cls) -> "HostReading":
         """Read it."""
-        times, clock = psutil.cpu_times(), psutil.cpu_freq()
+        times = psutil.cpu_times()
         # `guest` is part of `user`, so it is not added once more.
         used = times.user + times.nice + times.system + times.idle
         used += times.iowait + times.irq + times.softirq + times.steal
-        return cls(used, times.steal, clock.current if clock and clock.current else None)
+        return cls(used, times.steal, _clock_mhz())
+
+
+def _clock_mhz() -> float | None:
+    """Mean over the cores; 0 and an error are how psutil says that nobody tells."""
+    try:
+        clock = psutil.cpu_freq()
+    except (OSError, NotImplementedError):
+        return None
+    return clock.current if clock and clock.current else None
 
 
 def host_load(before: HostReading, *, gpu: bool, visible: str = "") -> HostLoad:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from autotune.core.parity import ROWS, doubts, fair, remarks, ruled_out
+from autotune.core.plan import next_launch
 from autotune.core.recommendation import Verdict, recommend
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import Search
-from autotune.core.trial import Stage
-from tests.builders import GMU, make_record, make_spec
+from autotune.core.trial import BASELINE, Stage
+from tests.builders import GMU, make_candidates, make_record, make_spec
 from tests.builders_arms import SPEC, arm, baseline, changed, resolved
 from tests.builders_study import make_study_records
 
@@ -70,6 +71,18 @@ def test_a_winner_that_is_unfair_when_launched_cold_is_out() -> None:
     assert ruled_out(spec, cold) == {
         ("eagle", 2): "dtype is torch.float32, the baseline's bfloat16"
     }
+
+
+def test_what_was_left_out_is_not_measured_over_and_over() -> None:
+    """Every candidate loops: nothing more is launched, and nothing is recommended."""
+    screened = [r for r in make_study_records(confirmed=False) if r.trial.candidate != "ngram"]
+    records = [changed(r, looping=4) if r.trial.candidate != BASELINE else r for r in screened]
+    spec = make_spec(candidates=[c for c in make_candidates() if c.name != "ngram"])
+    ahead = next_launch(spec, screened)
+    assert ahead
+    assert ahead.stage is Stage.CONFIRM
+    assert next_launch(spec, records) is None
+    assert recommend(spec, records).verdict is Verdict.INCONCLUSIVE
 
 
 def test_each_split_is_compared_with_its_own_baseline() -> None:
