@@ -20,7 +20,15 @@ from autotune.core.statistics import mean_of
 from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
 from autotune.core.wording import conditions
-from autotune.tuning.events import Event, LaunchEnded, LaunchStarted, PassDone, ServerReady
+from autotune.tuning.events import (
+    CandidateBeaten,
+    Event,
+    KStopped,
+    LaunchEnded,
+    LaunchStarted,
+    PassDone,
+    ServerReady,
+)
 
 FIRST_PASS_S = 8.0
 
@@ -62,6 +70,13 @@ class Screen:
                 self._status(f"warming up {launch.name}")
             case PassDone(launch=launch, measured=measured):
                 self._passed(launch, measured)
+            case KStopped(stopped=stopped):
+                self._say(
+                    f"  K = {stopped.num_speculative_tokens} stops at concurrency "
+                    f"{stopped.concurrency}: {escape(stopped.why)}"
+                )
+            case CandidateBeaten(launch=launch, why=why):
+                self._say(f"  {launch.name} stops: {escape(why)}")
             case LaunchEnded(launch=launch, failure=failure):
                 self._ended(launch, failure)
 

@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
-from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Launch, Measurement, Record, Stage
+from autotune.core.trial import (
+    BASELINE,
+    OF_THE_CANDIDATE,
+    TRIES,
+    Cause,
+    Failure,
+    Launch,
+    Measurement,
+    Record,
+    Stage,
+)
 
 STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
 """What a K of a stage may cost, relative to one of the search: the baseline has one K only, and its
@@ -77,6 +87,8 @@ def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
 
 
 def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Iterator[Launch]:
+    if any(_ends_candidate(r, candidate.name) for r in records):
+        return
     missing = tuple(
         k
         for k in spec.ks(candidate)
@@ -138,6 +150,13 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
             yield _launch(spec, Stage.CONFIRM, arm, (number,), why=why, repeat=repeat)
 
 
+def _ends_candidate(record: Record, name: str) -> bool:
+    """Whether a failure at any K is the end of all K of a candidate."""
+    outcome = record.outcome
+    mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
+    return mine and isinstance(outcome, Failure) and outcome.cause in OF_THE_CANDIDATE
+
+
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     for candidate in spec.candidates:
         yield from _screen(spec, records, candidate)
@@ -177,6 +196,8 @@ def _enough(
 
 def _ample(spec: StudySpec, stage: Stage, measured: Measurement) -> bool:
     """Whether it has `min_blocks` at every level, or what the time of its launch allowed."""
+    if measured.pruned:
+        return True
     least = spec.search.min_blocks
     attempted = {(p.concurrency, p.block) for p in measured.passes}
     valid = {(p.concurrency, p.block) for p in measured.passes if not p.invalid}

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autotune.core.arms import effect_of
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
+from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks, ruled_out
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
-from autotune.core.statistics import Interval, LaunchEffect
+from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
 from autotune.core.trial import TRIES, Failure, Record, Stage
 
@@ -47,7 +47,7 @@ class Recommendation:
     levels: tuple[LevelEvidence, ...]
     search: tuple[SpeedupCurve, ...]
     confirmation: tuple[SpeedupCurve, ...]
-    effect: LaunchEffect
+    noise: Noise
     failures: tuple[tuple[Record, Failure], ...]
     reasons: tuple[str, ...]
 
@@ -67,8 +67,8 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
 
     Who failed, or broke a constraint, when launched as it would be deployed is out.
     """
-    effect = effect_of(records, spec.workload.levels)
-    found = curves(spec, of_stage(records, confirm=False), effect)
+    noise = noise_of(records, spec.workload.levels)
+    found = curves(spec, of_stage(records, confirm=False), noise)
     out = _ruled_out(spec, records)
     overall = [
         c
@@ -119,10 +119,10 @@ def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, in
 
 
 def _broken_cold(spec: StudySpec, cold: Sequence[Record]) -> dict[tuple[str, int], str]:
-    effect = effect_of(cold, spec.workload.levels)
+    noise = noise_of(cold, spec.workload.levels)
     return {
         (curve.candidate, point.num_speculative_tokens): broken[0]
-        for curve in curves(spec, cold, effect)
+        for curve in curves(spec, cold, noise)
         if curve.concurrency is not None
         for point in curve.points
         if (broken := violations(spec, point, curve.concurrency))
@@ -136,10 +136,10 @@ def hopeless(spec: StudySpec, finalist: Finalist) -> bool:
 
 def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     """The answer that these records allow, whatever is still missing."""
-    effect = effect_of(records, spec.workload.levels)
-    search = curves(spec, of_stage(records, confirm=False), effect)
+    noise = noise_of(records, spec.workload.levels)
+    search = curves(spec, of_stage(records, confirm=False), noise)
     confirm_records = of_stage(records, confirm=True)
-    confirmation = curves(spec, confirm_records, effect)
+    confirmation = curves(spec, confirm_records, noise)
     ranked = finalists(spec, records)
     finalist = ranked[0] if ranked else None
     confirmed = _overall_point(confirmation, finalist)
@@ -159,7 +159,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         levels=evidence(spec, used, confirmation if confirmed else search, finalist),
         search=search,
         confirmation=confirmation,
-        effect=effect,
+        noise=noise,
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(
             why,

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
-from autotune.core.arms import Arm, arms, compare
+from autotune.core.arms import Arm, arms
+from autotune.core.comparison import PLAIN, Comparer, comparer
 from autotune.core.knee import Knee, find_knee
+from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import fair
-from autotune.core.statistics import Estimate, Interval, LaunchEffect, weighted
-from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, Latencies, Pass, Record
+from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
+from autotune.core.study import Level, StudySpec
+from autotune.core.trial import Latencies, Pass, Record
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on
@@ -30,8 +32,13 @@ class Point:
 
     num_speculative_tokens: int
     speedup: Interval
+    """By the estimate that its level goes by (core/comparison.py)."""
     estimate: Estimate
     """The same on logarithms, without the launch effect."""
+    by_throughput: Interval
+    by_steps: Interval | None
+    bootstrapped: Interval | None
+    """The throughput estimate again, without the launch effect and without assuming a t."""
     throughput: float
     """Geometric mean over the blocks that the baseline ran as well, output tokens per second; of
     the primary level for the overall curve."""
@@ -62,48 +69,37 @@ class SpeedupCurve:
 
 
 def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
-    """Weighted overall throughput of a point over the baseline's; None where a level is missing."""
-    found = arms(fair(spec, records))
-    if (name, k) not in found or (BASELINE, 0) not in found:
-        return None
+    """Weighted overall speed of a point over the baseline's; None where a level is missing."""
     levels = spec.workload.levels
-    parts = [compare(found[name, k], found[BASELINE, 0], lv.concurrency) for lv in levels]
-    known = [p for p in parts if p is not None]
-    if len(known) < len(levels):
-        return None
-    return weighted(known, [lv.weight for lv in levels]).interval().mean
+    found = comparer(arms(fair(spec, records)), levels, noise_of(records, levels))
+    estimate = found.over_levels((name, k), PLAIN, levels)
+    return estimate.interval().mean if estimate else None
 
 
 def level_points(
-    spec: StudySpec, records: Sequence[Record], concurrency: int, effect: LaunchEffect
+    spec: StudySpec, records: Sequence[Record], concurrency: int, noise: Noise
 ) -> dict[str, list[Point]]:
     """The measured points of every candidate at one level; K = 0 of live launches left out."""
-    found = arms(records)
-    baseline = found.get((BASELINE, 0))
+    found = comparer(arms(records), spec.workload.levels, noise)
+    level = next(lv for lv in spec.workload.levels if lv.concurrency == concurrency)
     points: dict[str, list[Point]] = defaultdict(list)
-    if baseline is None:
-        return points
-    for (name, k), arm in sorted(found.items()):
-        estimate = compare(arm, baseline, concurrency)
-        if k == 0 or estimate is None:
-            continue
-        full = effect.on(estimate, arm.launches(concurrency), baseline.launches(concurrency))
-        points[name].append(_point((arm, baseline), k, concurrency, estimate, full.interval()))
+    for name, k in sorted(found.found):
+        point = _point(found, (name, k), [level], concurrency) if k > 0 else None
+        if point is not None:
+            points[name].append(point)
     return points
 
 
-def curves(
-    spec: StudySpec, records: Sequence[Record], effect: LaunchEffect
-) -> tuple[SpeedupCurve, ...]:
+def curves(spec: StudySpec, records: Sequence[Record], noise: Noise) -> tuple[SpeedupCurve, ...]:
     """Every candidate's curve at each level and overall, from records of one split.
 
-    `effect` is that of the whole study: all its equal launches tell how much launches differ.
+    `noise` is that of the whole study: all its equal launches tell how much launches differ.
     The overall curve holds only the K that keep every constraint at every level.
     """
     levels, records = spec.workload.levels, fair(spec, records)
-    found = arms(records)
+    found = comparer(arms(records), levels, noise)
     per_level = {
-        lv.concurrency: level_points(spec, records, lv.concurrency, effect) for lv in levels
+        lv.concurrency: level_points(spec, records, lv.concurrency, noise) for lv in levels
     }
     result = []
     for candidate in spec.candidates:
@@ -112,7 +108,7 @@ def curves(
         }
         for concurrency, points in mine.items():
             result.append(_curve(spec, found, candidate.name, concurrency, points))
-        overall = _overall(spec, mine, effect, found, candidate.name)
+        overall = _overall(spec, found, mine, candidate.name)
         if overall:
             result.append(_curve(spec, found, candidate.name, None, overall))
     return tuple(result)
@@ -135,22 +131,22 @@ def violations(spec: StudySpec, point: Point, concurrency: int) -> list[str]:
 
 def _curve(
     spec: StudySpec,
-    found: Mapping[tuple[str, int], Arm],
+    found: Comparer,
     name: str,
     concurrency: int | None,
     points: Sequence[Point],
 ) -> SpeedupCurve:
-    levels = spec.workload.levels
-    chosen = [lv for lv in levels if concurrency is None or lv.concurrency == concurrency]
+    chosen = [
+        lv for lv in spec.workload.levels if concurrency is None or lv.concurrency == concurrency
+    ]
 
     def tied(k: int, best: int) -> bool:
         if k == best:
             return True
-        parts = [compare(found[name, k], found[name, best], lv.concurrency) for lv in chosen]
-        known = [(e, lv.weight) for e, lv in zip(parts, chosen, strict=True) if e is not None]
-        if not known:
+        estimate = found.over_levels((name, k), (name, best), chosen)
+        if estimate is None:
             return False
-        interval = weighted([e for e, _ in known], [w for _, w in known]).interval()
+        interval = estimate.interval()
         resolved = interval.half_width <= TIE_RESOLUTION * spec.objective.tolerance
         return resolved and interval.low <= 1.0 <= interval.high
 
@@ -161,57 +157,70 @@ def _curve(
 
 
 def _overall(
-    spec: StudySpec,
-    mine: Mapping[int, Sequence[Point]],
-    effect: LaunchEffect,
-    found: Mapping[tuple[str, int], Arm],
-    name: str,
+    spec: StudySpec, found: Comparer, mine: Mapping[int, Sequence[Point]], name: str
 ) -> list[Point]:
     levels = spec.workload.levels
     by_k = [{p.num_speculative_tokens: p for p in mine.get(lv.concurrency, ())} for lv in levels]
     shared = sorted(set.intersection(*(set(points) for points in by_k)))
-    result = []
-    for k in shared:
-        parts = [points[k] for points in by_k]
-        if any(violations(spec, p, lv.concurrency) for p, lv in zip(parts, levels, strict=True)):
-            continue
-        estimate = weighted([p.estimate for p in parts], [lv.weight for lv in levels])
-        primary = spec.workload.primary.concurrency
-        arm, base = found[name, k], found[BASELINE, 0]
-        full = effect.on(estimate, arm.launches(primary), base.launches(primary))
-        result.append(_point((arm, base), k, primary, estimate, full.interval(), pooled=True))
-    return result
+    kept = [
+        k
+        for k in shared
+        if not any(
+            violations(spec, points[k], lv.concurrency)
+            for points, lv in zip(by_k, levels, strict=True)
+        )
+    ]
+    primary = spec.workload.primary.concurrency
+    points = [_point(found, (name, k), levels, primary) for k in kept]
+    return [point for point in points if point is not None]
 
 
 def _point(
-    pair: tuple[Arm, Arm],
-    k: int,
-    concurrency: int,
-    estimate: Estimate,
-    speedup: Interval,
-    *,
-    pooled: bool = False,
-) -> Point:
-    arm, baseline = pair
-    passes = [
-        p
-        for r in arm.records
-        if r.measurement
-        for p in r.measurement.passes
-        if not p.invalid and (pooled or p.concurrency == concurrency)
-    ]
-    mine, theirs = arm.blocks(concurrency), baseline.blocks(concurrency)
-    shared = mine.keys() & theirs.keys()
+    found: Comparer, key: tuple[str, int], levels: Sequence[Level], shown: int
+) -> Point | None:
+    """A point over these levels; the figures of one level are those of concurrency `shown`."""
+    pairs = [found.compare(key, PLAIN, lv.concurrency) for lv in levels]
+    known = [pair for pair in pairs if pair is not None]
+    estimate = found.over_levels(key, PLAIN, levels)
+    if estimate is None or len(known) < len(levels):
+        return None
+    arm, baseline = found.found[key], found.found[PLAIN]
+    weights = [lv.weight for lv in levels]
+    launches = arm.launches(shown), baseline.launches(shown)
+    raw = weighted([pair.throughput for pair in known], weights)
+    steps = [pair.steps for pair in known if pair.steps is not None]
+    passes = _valid(arm, [lv.concurrency for lv in levels])
     return Point(
-        num_speculative_tokens=k,
-        speedup=speedup,
+        num_speculative_tokens=key[1],
+        speedup=found.noise.launch.on(estimate, *launches).interval(),
         estimate=estimate,
-        throughput=math.exp(fmean(mine[b] for b in shared)),
-        baseline_throughput=math.exp(fmean(theirs[b] for b in shared)),
+        by_throughput=found.noise.launch.on(raw, *launches).interval(),
+        by_steps=(
+            found.noise.launch.on(weighted(steps, weights), *launches).interval()
+            if len(steps) == len(levels)
+            else None
+        ),
+        bootstrapped=bootstrap(known[0].log_ratios) if len(levels) == 1 else None,
+        **_throughputs(arm, baseline, shown),
         blocks=estimate.n,
         acceptance=_pooled_profile(passes),
-        latencies=mean_latencies([p for p in passes if p.concurrency == concurrency]),
+        latencies=mean_latencies([p for p in passes if p.concurrency == shown]),
     )
+
+
+def _valid(arm: Arm, concurrencies: Sequence[int]) -> list[Pass]:
+    return [p for c in concurrencies for block in arm.passes(c).values() for p in block]
+
+
+def _throughputs(arm: Arm, baseline: Arm, concurrency: int) -> dict[str, float]:
+    """The geometric means of both arms over the blocks that both ran."""
+    mine, theirs = arm.passes(concurrency), baseline.passes(concurrency)
+    shared = mine.keys() & theirs.keys()
+    means = [
+        math.exp(fmean(fmean(p.log_throughput for p in side[b]) for b in shared))
+        for side in (mine, theirs)
+    ]
+    return {"throughput": means[0], "baseline_throughput": means[1]}
 
 
 def mean_latencies(passes: Sequence[Pass]) -> Latencies | None:

@@ -1,8 +1,6 @@
 """Estimates of log ratios, and the intervals they allow.
 
-Rules: everything is computed on natural logarithms of throughput and leaves as a ratio; the
-variance within a launch (blocks) and between launches (a launch effect) are kept apart until the
-interval is asked for, because they shrink with different numbers.
+Rule: everything is computed on natural logarithms of speed and leaves as a ratio.
 """
 
 import math
@@ -13,6 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+BOOTSTRAP_LEAST = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +45,18 @@ class Estimate:
     dof: float
     n: int
 
+    @property
+    def margin(self) -> float:
+        """Half the width of the t interval, on logarithms; infinite below two observations."""
+        if self.dof <= 0:
+            return math.inf
+        return float(stdtrit(self.dof, (1 + CONFIDENCE) / 2)) * math.sqrt(self.variance)
+
     def interval(self) -> Interval:
         """The ratio with its t interval; infinitely wide below two observations."""
-        if self.dof <= 0:
-            return Interval(mean=math.exp(self.mean), low=0.0, high=math.inf)
-        t = float(stdtrit(self.dof, (1 + CONFIDENCE) / 2))
-        spread = t * math.sqrt(self.variance)
-        return Interval(
-            mean=math.exp(self.mean),
-            low=math.exp(self.mean - spread),
-            high=math.exp(self.mean + spread),
-        )
+        low = math.exp(self.mean - self.margin)
+        high = math.exp(self.mean + self.margin) if self.margin < math.inf else math.inf
+        return Interval(mean=math.exp(self.mean), low=low, high=high)
 
     def plus_variance(self, variance: float, dof: float) -> "Estimate":
         """The same mean with an independent source of variance added (Welch-Satterthwaite)."""
@@ -99,38 +99,22 @@ def weighted(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimat
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchEffect:
-    """How much equal launches differ: the standard deviation of their mean log throughput."""
-
-    sd: float
-    dof: float
-    launches: int
-    """How many launches of this study went into it, beyond the prior."""
-
-    def on(self, estimate: Estimate, launches: int, baselines: int) -> Estimate:
-        """Add the launch effect to an estimate that compares launches with baseline launches."""
-        variance = self.sd**2 * (1 / launches + 1 / baselines)
-        return estimate.plus_variance(variance, self.dof)
+RESAMPLES = 2000
 
 
-# Prior of the launch effect: its standard deviation and the weight it gets, in degrees of freedom.
-# Five equal launches of the demo's baseline, one after the other on a quiet machine, had 1.2 %
-# (studies/smollm2-135m/results/equal-launches.json); hours are less quiet than minutes, so it is
-# taken for 2 %.
-PRIOR_SD = 0.02
-PRIOR_DOF = 4.0
+def bootstrap(log_ratios: Sequence[float]) -> Interval | None:
+    """The percentile bootstrap of the mean, a cross-check of the t interval; None below five.
 
-
-def launch_effect(groups: Sequence[Sequence[float]]) -> LaunchEffect:
-    """The launch effect from groups of equal launches, each given by its mean log throughput.
-
-    Groups of one tell nothing and are ignored; the prior counts as `PRIOR_DOF` degrees of freedom.
+    Fewer values have too few different resamples for it to say anything; its draws are seeded, so
+    the same values always give the same interval.
     """
-    squares, dof, launches = PRIOR_DOF * PRIOR_SD**2, PRIOR_DOF, 0
-    for group in groups:
-        if len(group) > 1:
-            squares += float(np.var(group, ddof=1)) * (len(group) - 1)
-            dof += len(group) - 1
-            launches += len(group)
-    return LaunchEffect(sd=math.sqrt(squares / dof), dof=dof, launches=launches)
+    if len(log_ratios) < BOOTSTRAP_LEAST:
+        return None
+    values = np.asarray(log_ratios, dtype=float)
+    dice = np.random.default_rng(0)
+    means = dice.choice(values, (RESAMPLES, len(values))).mean(axis=1)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    mean = float(values.mean())
+    return Interval(
+        mean=math.exp(mean), low=math.exp(min(low, mean)), high=math.exp(max(high, mean))
+    )

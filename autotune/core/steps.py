@@ -1,19 +1,26 @@
 """Where a reply's time goes: first token, engine steps, tokens per step.
 
-The ratio of two throughputs carries all the timing noise of both passes. Taken apart,
+The ratio of two throughputs carries all the timing noise of both passes, and the idle ends of a
+pass on top: its last replies leave streams empty, the more so the more their lengths differ, which
+they do under speculation and not without. Taken apart,
 
     time of a reply of n tokens = TTFT + (n - 1) / L * T_step
 
 L, the decode tokens per engine step, has no timing noise at all (only that of the text), and T_step
 can be taken robustly from hundreds of gaps between chunks, because a chunk is one step as long as
-the client keeps up. In a closed loop the throughput at concurrency c is c * n over this time, so
-S(K) is the ratio of these times for the same n: the formula of docs/design.md with the time to the
-first token kept in.
+the client keeps up. In a closed loop that is always full the throughput at concurrency c is c * n
+over this time (Little's law), so S(K) is the ratio of these times for the same n: the formula of
+docs/design.md with the time to the first token kept in.
 
-Rules: a chunk of more than K + 1 tokens is several steps merged on the way and is dropped; steps
-without a draft count like any other; only successful replies count.
+Rules: every reply of a pass counts, those of the common start, too: each stream sees the prefill
+of every request, either while it waits for its own first token or between two later ones, and only
+all of them together hold the share that a steady load has. The idle ends do not count: pure decode
+steps are timed while every stream is busy. Steps that carry another request's prefill are averaged
+apart, since robust means would call them outliers. A chunk of more than K + 1 tokens is several
+steps merged on the way and is dropped; steps without a draft count like any other.
 """
 
+import bisect
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,10 +32,12 @@ prefills, few enough that a hiccup of the host spoils one group only."""
 
 
 class Chunked(Protocol):
-    """What is asked of a reply: arrival of its token-carrying chunks, in seconds on one clock."""
+    """What is asked of a reply: its times in seconds on one clock, and its chunks' tokens."""
 
     @property
     def sent_s(self) -> float: ...
+    @property
+    def end_s(self) -> float: ...
     @property
     def chunk_s(self) -> Sequence[float]: ...
     @property
@@ -48,41 +57,77 @@ class StepStats:
     merged: int
     """Chunks dropped because they carried more than K + 1 tokens."""
     step_s: float
-    """Seconds per step: median of the means of groups of gaps."""
+    """Seconds per step, those that carry another request's prefill included."""
     first_token_s: float
-    """Median seconds to the first token."""
+    """Mean seconds to the first token."""
+    reply_tokens: tuple[int, ...] = ()
+    """Tokens of each reply after its first chunk, in the order of the requests."""
+    reply_s: tuple[float, ...] = ()
+    """Seconds of each reply from its first to its last token, in the same order."""
 
     @property
     def tokens_per_step(self) -> float:
         """L: decode tokens per engine step, 1 without speculation."""
         return self.tokens / self.steps
 
-    def reply_s(self, output_tokens: float) -> float:
+    @property
+    def token_s(self) -> float:
+        """Seconds per decode token of one stream: T_step / L."""
+        return self.step_s / self.tokens_per_step
+
+    def seconds_of(self, output_tokens: float) -> float:
         """Seconds that a reply of so many tokens takes."""
-        return self.first_token_s + (output_tokens - 1) / self.tokens_per_step * self.step_s
+        return self.first_token_s + (output_tokens - 1) * self.token_s
+
+    def deviations(self, output_tokens: float) -> tuple[float, ...]:
+        """By how much each reply is slower than the mean reply of its pass, as a share of the time
+        of a reply of so many tokens.
+
+        What is left of a reply's decode time when its tokens are paid at the rate of its own pass:
+        the noise of the text. The shares add up to 0 (the residuals of a ratio estimate, Cochran,
+        Sampling Techniques, 1977, 6.3).
+        """
+        total = sum(self.reply_tokens)
+        if total == 0:
+            return tuple(0.0 for _ in self.reply_tokens)
+        rate = sum(self.reply_s) / total
+        unit = (
+            (output_tokens - 1) * len(self.reply_tokens) / (total * self.seconds_of(output_tokens))
+        )
+        return tuple(
+            (seconds - rate * tokens) * unit
+            for seconds, tokens in zip(self.reply_s, self.reply_tokens, strict=True)
+        )
 
 
-def step_stats(replies: Iterable[Chunked], num_speculative_tokens: int) -> StepStats | None:
+def step_stats(
+    replies: Iterable[Chunked], num_speculative_tokens: int, concurrency: int
+) -> StepStats | None:
     """The steps of a pass; None when its replies have fewer gaps than one group."""
     good = [r for r in replies if r.error is None and r.chunk_s]
-    gaps: list[float] = []
-    tokens = merged = 0
-    for reply in good:
-        for gap, carried in _gaps(reply):
-            if carried > num_speculative_tokens + 1:
-                merged += 1
-            else:
-                gaps.append(gap)
-                tokens += carried
+    found = [gap for reply in good for gap in _gaps(reply)]
+    gaps = [gap for gap in found if gap.tokens <= num_speculative_tokens + 1]
     if len(gaps) < GROUP:
         return None
     return StepStats(
-        tokens=tokens,
+        tokens=sum(gap.tokens for gap in gaps),
         steps=len(gaps),
-        merged=merged,
-        step_s=median_of_means(gaps, GROUP),
-        first_token_s=statistics.median(r.chunk_s[0] - r.sent_s for r in good),
+        merged=len(found) - len(gaps),
+        step_s=_step_s(gaps, _prefills(good), _tail_s(good, concurrency)),
+        first_token_s=statistics.fmean(r.chunk_s[0] - r.sent_s for r in good),
+        reply_tokens=tuple(sum(r.chunk_tokens[1:]) for r in good),
+        reply_s=tuple(round(r.chunk_s[-1] - r.chunk_s[0], 6) for r in good),
     )
+
+
+def _step_s(gaps: Sequence["_Gap"], prefills: "_Spans", tail_s: float) -> float:
+    """The mean step: robust over pure decode steps, plain over those that carry a prefill."""
+    carrying = [gap.seconds for gap in gaps if prefills.meet(gap.since, gap.until)]
+    pure = [gap for gap in gaps if not prefills.meet(gap.since, gap.until)]
+    full = [gap.seconds for gap in pure if gap.until <= tail_s]
+    measured = full if len(full) >= GROUP else [gap.seconds for gap in pure]
+    decode = len(pure) * median_of_means(measured, GROUP) if pure else 0.0
+    return (decode + sum(carrying)) / len(gaps)
 
 
 def median_of_means(values: Sequence[float], group: int) -> float:
@@ -94,7 +139,50 @@ def median_of_means(values: Sequence[float], group: int) -> float:
     )
 
 
-def _gaps(reply: Chunked) -> Iterator[tuple[float, int]]:
+def _tail_s(good: Sequence[Chunked], concurrency: int) -> float:
+    """When the first stream ran out of requests: from then on steps have fewer sequences."""
+    ends = sorted(r.end_s for r in good)
+    return ends[max(len(good) - concurrency, 0)] if len(good) > concurrency else ends[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """From one chunk of a reply to its next."""
+
+    since: float
+    until: float
+    tokens: int
+
+    @property
+    def seconds(self) -> float:
+        return self.until - self.since
+
+
+def _gaps(reply: Chunked) -> Iterator[_Gap]:
     times, tokens = reply.chunk_s, reply.chunk_tokens
     for i in range(1, len(times)):
-        yield times[i] - times[i - 1], tokens[i]
+        yield _Gap(times[i - 1], times[i], tokens[i])
+
+
+class _Spans:
+    """Stretches of time, merged where they meet."""
+
+    def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        for start, end in sorted(spans):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def meet(self, since: float, until: float) -> bool:
+        """Whether any stretch overlaps the time between."""
+        index = bisect.bisect_left(self._starts, until) - 1
+        return index >= 0 and self._ends[index] > since
+
+
+def _prefills(good: Sequence[Chunked]) -> _Spans:
+    """When prompts were being computed, or waited to be."""
+    return _Spans((r.sent_s, r.chunk_s[0]) for r in good)

@@ -164,6 +164,8 @@ class Measurement:
     passes: tuple[Pass, ...]
     cut_short: bool = False
     """The launch ended early for another reason than this trial: interrupted, another K failed."""
+    pruned: str | None = None
+    """Why it was stopped before its time: it cannot be the answer."""
     kind: Literal["measurement"] = "measurement"
 
     def at(self, concurrency: int) -> tuple[Pass, ...]:
@@ -195,6 +197,7 @@ class Cause(StrEnum):
     PORT_TAKEN = "port_taken"
     LOAD_FAILED = "load_failed"
     SAMPLING_BROKEN = "engine_sampling_broken"
+    DRAFT_USELESS = "draft_useless"
     NO_TIME = "no_time"
     INTERRUPTED = "interrupted"
     LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
@@ -202,6 +205,9 @@ class Cause(StrEnum):
 
 TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
 """Causes that say nothing about the configuration; tried once more."""
+
+OF_THE_CANDIDATE = frozenset({Cause.DRAFT_USELESS, Cause.SAMPLING_BROKEN})
+"""Causes that no other K of the candidate would escape."""
 
 TRIES = 2
 

@@ -7,8 +7,9 @@ parameters are in the same sentence, and so is whether it was confirmed.
 from collections.abc import Iterable
 
 from autotune.core.evidence import Finalist
+from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import Basis, Recommendation, Verdict
-from autotune.core.statistics import CONFIDENCE, LaunchEffect
+from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import Sampling, StudySpec
 
 OPENING = {

@@ -117,9 +117,9 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
             "speedup": _interval(result.speedup) if result.speedup else None,
             "levels": [_level(level) for level in result.levels],
             "launch_effect": {
-                "sd": _figure(result.effect.sd),
-                "launches": result.effect.launches,
-                "source": "prior and launches" if result.effect.launches else "prior",
+                "sd": _figure(result.noise.launch.sd),
+                "launches": result.noise.launch.launches,
+                "source": "prior and launches" if result.noise.launch.launches else "prior",
             },
             "workload": _workload(spec, result),
         }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.arms import effect_of
+from autotune.core.noise import noise_of
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import SpeedupCurve, level_points, mean_latencies
 from autotune.core.statistics import Interval, mean_of
@@ -161,8 +161,8 @@ def _speedups(
         for r in known
         if r.trial.candidate == BASELINE and r.trial.stage.prompts == trial.stage.prompts
     ]
-    effect = effect_of([*known, record], spec.workload.levels)
-    points = level_points(spec, [*baselines, record], concurrency, effect)
+    noise = noise_of([*known, record], spec.workload.levels)
+    points = level_points(spec, [*baselines, record], concurrency, noise)
     return [
         value
         for point in points.get(trial.candidate, ())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.core.stopping import Stopped
 from autotune.core.trial import Failure, Launch, Pass
 
 
@@ -36,6 +37,22 @@ class PassDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KStopped:
+    """A K is measured no further at one concurrency."""
+
+    launch: Launch
+    stopped: Stopped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateBeaten:
+    """No K of the launch can be the answer; it ends here."""
+
+    launch: Launch
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEnded:
     """The server is gone."""
 
@@ -43,5 +60,5 @@ class LaunchEnded:
     failure: Failure | None
 
 
-Event = LaunchStarted | ServerReady | PassDone | LaunchEnded
+Event = LaunchStarted | ServerReady | PassDone | KStopped | CandidateBeaten | LaunchEnded
 Listener = Callable[[Event], None]

@@ -1,9 +1,9 @@
 """The Optuna study is the ledger: every record is one finished trial, told once.
 
 Rules: a record is written in one piece (`add_trial`), so that no kill leaves half of one; telling a
-record twice changes nothing; values and failures are Optuna's own (COMPLETE with the speedup, FAIL
-with the cause), the whole record rides along as a user attribute; the objective of a stored study
-is never changed silently.
+record twice changes nothing; values and failures are Optuna's own (COMPLETE with the speedup,
+PRUNED where measuring stopped because it cannot win, FAIL with the cause), the whole record rides
+along as a user attribute; the objective of a stored study is never changed silently.
 """
 
 import math
@@ -58,7 +58,9 @@ class Ledger:
             # Optuna takes infinity for the best value there is, and refuses NaN.
             state, value = optuna.trial.TrialState.FAIL, None
         else:
-            state, value = optuna.trial.TrialState.COMPLETE, speedup
+            pruned = record.outcome.pruned
+            done = optuna.trial.TrialState.PRUNED if pruned else optuna.trial.TrialState.COMPLETE
+            state, value = done, speedup
         trial = optuna.trial.create_trial(
             state=state,
             value=value,
@@ -179,7 +181,10 @@ def _attributes(record: Record) -> dict[str, object]:
     }
     if isinstance(record.outcome, Failure):
         attributes |= {"cause": record.outcome.cause.value, "detail": record.outcome.detail}
-    elif record.outcome.spec and record.outcome.spec.profile:
+        return attributes
+    if record.outcome.pruned:
+        attributes |= {"pruned": record.outcome.pruned}
+    if record.outcome.spec and record.outcome.spec.profile:
         profile = record.outcome.spec.profile
         attributes |= {"acceptance_rate": profile.rate, "acceptance_length": profile.length}
     return attributes

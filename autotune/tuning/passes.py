@@ -57,7 +57,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         # Of counters that began anew not even those that did not fall say what happened.
         spec=None if backwards else _spec(launch, before, after),
         steps_by_k=read.steps_by_k,
-        steps=step_stats(result.samples, k),
+        steps=step_stats(result.samples, k, place.concurrency),
         concurrency=place.concurrency,
         duration_s=result.duration_s,
         client_cpu_s=result.client_cpu_s,

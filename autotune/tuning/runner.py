@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from random import Random
 
-from autotune.core.study import JSON, Prompt, StudySpec
+from autotune.core.acceptance import SpecCounters
+from autotune.core.stopping import useless
+from autotune.core.study import JSON, Prompt, Sampling, StudySpec
 from autotune.core.trial import (
     Cause,
     EngineFacts,
@@ -22,7 +23,6 @@ from autotune.core.trial import (
     Outcome,
     Pass,
     Record,
-    Stage,
 )
 from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
@@ -31,13 +31,11 @@ from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDon
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.rounds import Rounds
 from autotune.tuning.samples import SampleWriter, compact
 
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
-OVERTIME = 1.5
-"""A launch past its time ends after min_blocks, past this multiple of it after two; the baseline
-never before min_blocks."""
 
 
 class Phase(StrEnum):
@@ -81,6 +79,7 @@ class _Run:
     launch: Launch
     rig: Rig
     folder: Path
+    rounds: Rounds
     passes: list[Pass] = field(default_factory=list)
     facts: EngineFacts | None = None
     phase: Phase = Phase.STARTING
@@ -89,10 +88,19 @@ class _Run:
     ready: float = 0.0
 
 
-def run_launch(launch: Launch, rig: Rig, config_file: Path, folder: Path) -> Iterator[Record]:
-    """Serve, measure, and yield a record for every K; a failure is a record, too."""
+def run_launch(
+    launch: Launch, rig: Rig, config_file: Path, folder: Path, known: Sequence[Record] = ()
+) -> Iterator[Record]:
+    """Serve, measure, and yield a record for every K; a failure is a record, too.
+
+    `known` is what the study has measured before: what cannot win against it is stopped.
+    """
     rig.notify(LaunchStarted(launch=launch, folder=folder))
-    run = _Run(launch=launch, rig=rig, folder=folder, in_hand=launch.k_max)
+    passes: list[Pass] = []
+    rounds = Rounds(spec=rig.spec, launch=launch, known=known, passes=passes, notify=rig.notify)
+    run = _Run(
+        launch=launch, rig=rig, folder=folder, rounds=rounds, passes=passes, in_hand=launch.k_max
+    )
     failure: Failure | None = None
     try:
         _serve(run, config_file)
@@ -125,7 +133,7 @@ def _serve(run: _Run, config_file: Path) -> None:
         run.rig.notify(ServerReady(launch=run.launch, boot_s=server.facts.boot_s))
         _warm_up(run, server)
         run.ready, run.phase = time.monotonic(), Phase.MEASURING
-        for index, concurrency, k in _order(run):
+        for index, concurrency, k in run.rounds.order():
             run.in_hand = k
             for _ in range(TRIES_PER_PASS):
                 measured, result = _measure(run, server, index, concurrency, k)
@@ -135,6 +143,7 @@ def _serve(run: _Run, config_file: Path) -> None:
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
                     break
+            _check_useful(run, server, k)
     compact(samples_file)
 
 
@@ -165,35 +174,6 @@ def _in_time(run: _Run, failure: Failure) -> Failure:
         return failure
     detail = f"{failure.detail}, which was all that the budget had left"
     return Failure(cause=Cause.NO_TIME, detail=detail, remedy="go on with a larger budget")
-
-
-def _order(run: _Run) -> Iterator[tuple[int, int, int]]:
-    """(block, concurrency, K): block by block, K shuffled anew in each, until time is up."""
-    spec, launch = run.rig.spec, run.launch
-    dice = Random(f"{spec.search.seed}/{launch.name}/{launch.stage}/{launch.repeat}")
-    for index in range(launch.max_blocks):
-        for level in spec.workload.levels:
-            if index >= spec.workload.blocks(launch.stage.prompts, level.concurrency):
-                continue
-            ks = list(launch.num_speculative_tokens)
-            dice.shuffle(ks)
-            for k in ks:
-                yield index, level.concurrency, k
-        if _time_up(run, done=index + 1):
-            return
-
-
-def _time_up(run: _Run, *, done: int) -> bool:
-    allowed = run.launch.measure_s
-    if allowed is None:
-        return False
-    spent = time.monotonic() - run.ready
-    another = spent * (done + 1) / done
-    if done < run.rig.spec.search.min_blocks:
-        # Every candidate is paired with the baseline's blocks: fewer there are fewer everywhere.
-        needed = run.launch.stage is Stage.BASELINE or done == 1
-        return not needed and another > allowed * OVERTIME
-    return another > allowed
 
 
 def _warm_up(run: _Run, server: Server) -> None:
@@ -252,6 +232,42 @@ def _measure(
     return as_pass(place, result, read, seen), result
 
 
+def _check_useful(run: _Run, server: Server, k: int) -> None:
+    """End the candidate when nothing that it drafts is accepted, and say whose fault that is."""
+    counters = sum((p.spec for p in run.passes if p.spec and not p.invalid), SpecCounters())
+    if not useless(counters):
+        return
+    sampling = run.rig.spec.workload.sampling
+    said = f"0 of {counters.draft_tokens} drafted tokens were accepted in {counters.drafts} drafts"
+    if sampling.temperature > 0 and (greedy := _accepted_greedily(run, server, k)):
+        raise LaunchError(
+            Cause.SAMPLING_BROKEN,
+            f"{said} at temperature {sampling.temperature:g}, but {greedy} at temperature 0",
+            "the engine's sampler is at fault, not the draft: use another build of the engine",
+        )
+    raise LaunchError(
+        Cause.DRAFT_USELESS,
+        said,
+        "in order of likelihood: a draft of another tokenizer, an untrained or pruned draft, a "
+        "head of another target, other quantisation than the target's, a fault of the engine",
+    )
+
+
+def _accepted_greedily(run: _Run, server: Server, k: int) -> int:
+    """How many drafted tokens are accepted when the same prompts are sent at temperature 0."""
+    spec = run.rig.spec
+    level = spec.workload.primary.concurrency
+    greedy = replace(spec.workload, sampling=Sampling(temperature=0.0))
+    prompts = spec.workload.block(run.launch.stage.prompts, level, 0)
+    server.wait_drained()
+    before = server.counters()
+    requests = _requests(run, prompts, k, f"probe.{level}.{k}")
+    run.rig.load_generator.run(server, greedy, requests, level)
+    server.wait_drained()
+    after = server.counters()
+    return (after.spec - before.spec).accepted_tokens if after.spec and before.spec else 0
+
+
 def _requests(run: _Run, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
     # Prompts of one pass may begin alike (a system prompt, the chat template): one salt each.
     # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
@@ -273,7 +289,7 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
     if not valid:
         why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
         return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)
-    return Measurement(passes=mine)
+    return Measurement(passes=mine, pruned=run.rounds.pruned(k))
 
 
 def _header(measured: Pass) -> Mapping[str, JSON]:

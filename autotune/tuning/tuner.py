@@ -46,7 +46,7 @@ def tune(
         if launch is None:
             return
         folder = rig.paths.next_launch(r.launch_id for r in stored)
-        new = list(run_launch(launch, rig, write_config(launch, folder), folder))
+        new = list(run_launch(launch, rig, write_config(launch, folder), folder, records))
         for record in new:
             ledger.tell(record, value_of(rig.spec, [*records, *new], record))
         mark_told(folder)

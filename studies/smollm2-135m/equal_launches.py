@@ -1,7 +1,7 @@
 """How much do equal launches differ? Starts the demo's baseline several times and says.
 
 The result (results/equal-launches.json) is where the prior of the launch effect in
-autotune/core/statistics.py comes from. Run it on a machine that does nothing else:
+autotune/core/noise.py comes from. Run it on a machine that does nothing else:
 
     python studies/smollm2-135m/equal_launches.py --launches 6
 """
@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.config import load
-from autotune.core.arms import blocks_of
 from autotune.core.trial import Launch, Record, Stage
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
@@ -90,7 +89,7 @@ def _baseline(gpu_memory_utilization: float, blocks: int, repeat: int) -> Launch
 
 
 def _level(records: Sequence[Record], concurrency: int) -> dict[str, object]:
-    means = [statistics.fmean(blocks_of(r, concurrency).values()) for r in records]
+    means = [statistics.fmean(_logs(r, concurrency)) for r in records]
     spread = statistics.stdev(means)
     print(f"concurrency {concurrency}: standard deviation {spread:.2%} of the throughput")
     return {
@@ -102,20 +101,23 @@ def _level(records: Sequence[Record], concurrency: int) -> dict[str, object]:
 
 def _launch_sd(records: Sequence[Record], levels: Sequence[int]) -> float:
     """The launch effect: each launch's mean over its levels is one observation."""
-    means = [
-        statistics.fmean(statistics.fmean(blocks_of(r, c).values()) for c in levels)
-        for r in records
-    ]
+    means = [statistics.fmean(statistics.fmean(_logs(r, c)) for c in levels) for r in records]
     spread = statistics.stdev(means)
     print(f"launch effect: standard deviation {spread:.2%}")
     return spread
 
 
+def _logs(record: Record, concurrency: int) -> list[float]:
+    """Log throughput of each valid block."""
+    passes = record.measurement.at(concurrency) if record.measurement else ()
+    return [p.log_throughput for p in passes]
+
+
 def _shown(record: Record, concurrency: int) -> str:
-    blocks = blocks_of(record, concurrency)
-    if not blocks:
+    logs = _logs(record, concurrency)
+    if not logs:
         return f"no measurement: {record.outcome}"
-    speed = math.exp(statistics.fmean(blocks.values()))
+    speed = math.exp(statistics.fmean(logs))
     return f"{speed:.1f} tok/s at concurrency {concurrency}"
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.core.arms import Arm, arms, compare, effect_of
+from autotune.core.arms import arms
+from autotune.core.comparison import compare
+from autotune.core.noise import PRIOR_SD, noise_of
 from autotune.core.speedup import SpeedupCurve, curves, mean_latencies, overall_ratio
-from autotune.core.statistics import PRIOR_SD
 from autotune.core.study import Constraint, Objective, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage
 from tests.builders import BASE, make_failure, make_record, make_spec, make_workload
@@ -22,7 +23,7 @@ SEARCH = make_study_records(confirmed=False)
 
 def curves_of(records: Sequence[Record], spec: StudySpec = SPEC) -> tuple[SpeedupCurve, ...]:
     """The curves with the launch effect of the same records."""
-    return curves(spec, records, effect_of(records, spec.workload.levels))
+    return curves(spec, records, noise_of(records, spec.workload.levels))
 
 
 def curve_of(
@@ -83,13 +84,13 @@ def test_each_split_has_its_own_baseline() -> None:
     """Launches of the confirmation, however slow, do not move the curves of the search."""
     slow = {c: value / 3 for c, value in BASE.items()}
     confirm = [make_record(stage=Stage.CONFIRM, tput=slow, launch_id=f"9{i}") for i in range(2)]
-    effect = effect_of([*SEARCH, *confirm], SPEC.workload.levels)
-    search = curves(SPEC, SEARCH, effect)
+    noise = noise_of([*SEARCH, *confirm], SPEC.workload.levels)
+    search = curves(SPEC, SEARCH, noise)
     assert [p.speedup.mean for c in search for p in c.points] == [
         p.speedup.mean for c in curves_of(SEARCH) for p in c.points
     ]
     # Two equal launches of each split are groups of their own: nothing differs within them.
-    assert effect.sd < PRIOR_SD
+    assert noise.launch.sd < PRIOR_SD
 
 
 def test_invalid_passes_never_enter() -> None:
@@ -124,7 +125,10 @@ def test_no_block_in_common_no_point() -> None:
     """Arms that ran different prompts are not compared at all."""
     late = make_record("eagle", 2, blocks=4, invalid={0: "x", 1: "x", 2: "x"})
     found = arms([make_record(stage=Stage.BASELINE, blocks=3), late])
-    assert compare(found["eagle", 2], found[BASELINE, 0], 1) is None
+    assert (
+        compare(found["eagle", 2], found[BASELINE, 0], 1, noise_of([], SPEC.workload.levels))
+        is None
+    )
     assert curves_of([make_record(stage=Stage.BASELINE, blocks=3), late]) == ()
 
 
@@ -198,8 +202,9 @@ def test_equal_launches_tell_how_much_launches_differ() -> None:
 
     equal, apart = with_baselines(1.0, 1.0, 1.0), with_baselines(0.9, 1.0, 1.1)
     levels = SPEC.workload.levels
-    assert effect_of(equal, levels).sd < PRIOR_SD < effect_of(apart, levels).sd
-    assert effect_of(apart, levels).launches > 0
+    effects = [noise_of(records, levels).launch for records in (equal, apart)]
+    assert effects[0].sd < PRIOR_SD < effects[1].sd
+    assert effects[1].launches > 0
     widths = [curve_of(r, "eagle").at(2).speedup.half_width for r in (equal, apart)]
     assert widths[0] < widths[1]
 
@@ -212,9 +217,10 @@ def test_launches_of_one_point_are_averaged_block_by_block() -> None:
     arm = arms(twice)["eagle", 2]
     assert arm.launches(1) == 2
     assert arm.launches(4) == 0
-    single = [Arm(records=(r,)).blocks(1) for r in twice]
-    for block, value in arm.blocks(1).items():
-        assert value == pytest.approx((single[0][block] + single[1][block]) / 2)
+    assert {block: len(found) for block, found in arm.passes(1).items()} == {0: 2, 1: 2, 2: 2}
+    pair = compare(arm, arms(twice[:1])["eagle", 2], 1, noise_of([], SPEC.workload.levels))
+    assert pair
+    assert pair.throughput.mean == pytest.approx(math.log(40 / 30) / 2, abs=0.01)
 
 
 def test_single_level_overall_equals_its_level() -> None:

@@ -8,16 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from autotune.core.statistics import (
-    PRIOR_DOF,
-    PRIOR_SD,
-    Estimate,
-    Interval,
-    LaunchEffect,
-    launch_effect,
-    mean_of,
-    weighted,
-)
+from autotune.core.noise import LaunchEffect
+from autotune.core.statistics import Estimate, Interval, bootstrap, mean_of, weighted
 
 logs = st.lists(st.floats(-1, 1), min_size=1, max_size=10)
 estimates = st.builds(
@@ -137,32 +129,6 @@ def test_an_unknown_level_makes_the_whole_unknown() -> None:
     assert joint.high == math.inf
 
 
-def test_prior_stands_in_until_launches_are_known() -> None:
-    """Without equal launches the prior counts; groups of one tell nothing."""
-    for groups in ([], [[1.0]], [[1.0], [2.0]]):
-        effect = launch_effect(groups)
-        assert (effect.sd, effect.dof, effect.launches) == (PRIOR_SD, PRIOR_DOF, 0)
-
-
-@given(st.integers(0, 10**6))
-def test_many_launches_outvote_the_prior(seed: int) -> None:
-    """The estimate goes from the prior to the deviation that launches really show."""
-    dice = np.random.default_rng(seed)
-    groups = [list(dice.normal(0, 0.1, 3)) for _ in range(200)]
-    effect = launch_effect(groups)
-    assert effect.sd == pytest.approx(0.1, rel=0.2)
-    assert effect.dof == PRIOR_DOF + 400
-    assert effect.launches == 600
-
-
-def test_launch_effect_shrinks_with_launches() -> None:
-    """Two launches on each side halve the variance that one on each side has."""
-    effect = LaunchEffect(sd=0.1, dof=4, launches=0)
-    found = Estimate(mean=0.0, variance=0.0, dof=3, n=4)
-    assert effect.on(found, 1, 1).variance == pytest.approx(0.02)
-    assert effect.on(found, 2, 2).variance == pytest.approx(0.01)
-
-
 @pytest.mark.parametrize(("mean", "low", "high"), [(1, 1.1, 2), (1, 0, 0.9), (math.nan, 0, 1)])
 def test_what_is_no_interval(mean: float, low: float, high: float) -> None:
     """A mean outside its bounds, or no number at all, cannot pass for an interval."""
@@ -175,3 +141,15 @@ def test_interval_in_words() -> None:
     interval = Interval(mean=1.25, low=1.0, high=1.5)
     assert interval.show() == "1.25x [1.00, 1.50]"
     assert interval.half_width == pytest.approx(0.2)
+
+
+def test_the_bootstrap_agrees_with_the_t_interval_on_many_blocks() -> None:
+    """On forty blocks both say the same; on four the bootstrap says nothing."""
+    dice = np.random.default_rng(5)
+    values = list(dice.normal(0.2, 0.1, 40))
+    again, textbook = bootstrap(values), mean_of(values).interval()
+    assert again
+    assert again.low == pytest.approx(textbook.low, rel=0.01)
+    assert again.high == pytest.approx(textbook.high, rel=0.01)
+    assert bootstrap(values) == again
+    assert bootstrap(values[:4]) is None

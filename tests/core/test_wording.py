@@ -2,8 +2,8 @@
 
 import pytest
 
+from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import Recommendation, recommend
-from autotune.core.statistics import LaunchEffect
 from autotune.core.study import Sampling
 from autotune.core.wording import effect_words, headline, sampling_words, short_headline
 from tests.builders import make_spec, make_workload

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from autotune.core.statistics import PRIOR_SD
+from autotune.core.noise import PRIOR_SD
 
 RECORD = Path(__file__).parents[2] / "studies" / "smollm2-135m" / "results" / "equal-launches.json"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from autotune.core.host import HostLoad
-from autotune.core.study import JSON, Search, StudySpec
+from autotune.core.study import JSON, Objective, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record
 from autotune.ports import Surroundings
-from autotune.tuning import runner, samples
+from autotune.tuning import rounds, runner, samples
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone, ServerReady
 from autotune.tuning.journal import passes
 from tests.builders import GMU, make_spec, make_workload
@@ -350,10 +350,12 @@ def test_time_is_kept(
 ) -> None:
     """A launch ends with the last block that fits, but not before its least number of blocks."""
     world = World()
-    monkeypatch.setattr(runner, "time", world)
+    for module in (runner, rounds):
+        monkeypatch.setattr(module, "time", world)
     spec = make_spec(
         workload=make_workload(concurrencies={1: 1.0}),
         search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
+        objective=Objective(tolerance=0.9),  # no K is told from another: time alone ends it
     )
     launch = make_launch(spec, max_blocks=8, measure_s=measure_s)
     run_one(make_rig(world, spec, tmp_path), launch)

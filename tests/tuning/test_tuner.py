@@ -85,13 +85,14 @@ def test_a_study_ends_with_a_confirmed_answer(whole: Recommendation) -> None:
     assert (whole.finalist.candidate, whole.finalist.num_speculative_tokens) == ("eagle", 2)
 
 
-# In the baseline; in the head's last block; in the last candidate; in the confirmation.
-@pytest.mark.parametrize("number", [3, 40, 125, 140])
+# In the baseline; in the head's curve; in the last candidate; in the confirmation.
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.8, 0.95])
 def test_killed_and_run_again_gives_the_same_answer(
-    tmp_path: Path, whole: Recommendation, number: int
+    tmp_path: Path, finished_once: Path, whole: Recommendation, share: float
 ) -> None:
     """Whenever it is killed, a second run measures what is missing and ends with the same."""
-    first = World(trouble=interrupt_at(number))
+    passes = sum(len(r.measurement.passes) for r in stored(finished_once) if r.measurement)
+    first = World(trouble=interrupt_at(int(share * passes)))
     with pytest.raises(KeyboardInterrupt):
         go_on(first, tmp_path)
     assert first.servers == 0

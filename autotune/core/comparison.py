@@ -1,0 +1,150 @@
+"""What two arms say of each other: two estimates of the same log ratio of speeds.
+
+By throughput: the mean over the blocks of log(tokens / seconds) of one arm less the other's. It
+needs no model, and carries everything: the timing of every second, the idle ends of each pass.
+
+By steps: each pass by the time that its steady part would take for a reply (core/steps.py), the
+mean over the blocks likewise. Its error has two sources that are known apart. The text: replies of
+one pass need more or fewer steps for their tokens; these deviations are seen reply by reply, in
+both arms on the same prompts, so a block of four requests tells four times, not once. The timing:
+the pass effect of the study (core/noise.py).
+
+Rules: only blocks that both arms ran; several launches of one arm are averaged first; which
+estimate is used is decided for all points of a level together, by the width of their intervals,
+so that no point picks the one that suits it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.core.arms import Arm
+from autotune.core.noise import Noise
+from autotune.core.statistics import Estimate, mean_of, weighted
+from autotune.core.steps import StepStats
+from autotune.core.study import Level
+from autotune.core.trial import BASELINE, Pass
+
+Vector = npt.NDArray[np.float64]
+Point = tuple[str, int]
+"""Candidate and K."""
+PLAIN: Point = (BASELINE, 0)
+"""The point that every speedup is over: launches without speculation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One arm over another at one concurrency, without the launch effect."""
+
+    throughput: Estimate
+    log_ratios: tuple[float, ...]
+    """What the throughput estimate is the mean of, one per block."""
+    steps: Estimate | None
+    """None where a pass has no step times, or the load is not a closed loop."""
+
+    def chosen(self, *, by_steps: bool) -> Estimate:
+        """The estimate in use."""
+        return self.steps if by_steps and self.steps is not None else self.throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Comparer:
+    """All arms of one split, and which estimate each level goes by."""
+
+    found: Mapping[Point, Arm]
+    noise: Noise
+    by_steps: Mapping[int, bool]
+
+    def compare(self, one: Point, other: Point, concurrency: int) -> Comparison | None:
+        """The comparison of two points; None unless both ran a block in common."""
+        if one not in self.found or other not in self.found:
+            return None
+        return compare(self.found[one], self.found[other], concurrency, self.noise)
+
+    def estimate(self, one: Point, other: Point, concurrency: int) -> Estimate | None:
+        """The estimate in use at this level."""
+        pair = self.compare(one, other, concurrency)
+        return pair.chosen(by_steps=self.by_steps[concurrency]) if pair else None
+
+    def over_levels(self, one: Point, other: Point, levels: Sequence[Level]) -> Estimate | None:
+        """The weighted mean over these levels; None where one of them is missing."""
+        parts = [self.estimate(one, other, lv.concurrency) for lv in levels]
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(levels):
+            return None
+        return weighted(known, [lv.weight for lv in levels])
+
+
+def comparer(found: Mapping[Point, Arm], levels: Sequence[Level], noise: Noise) -> Comparer:
+    """Decide for each level by which estimate it goes."""
+    baseline = found.get(PLAIN)
+    by_steps = {}
+    for level in levels:
+        c = level.concurrency
+        pairs = [
+            compare(arm, baseline, c, noise)
+            for arm in found.values()
+            if arm is not baseline and baseline
+        ]
+        by_steps[c] = steps_are_narrower([pair for pair in pairs if pair is not None])
+    return Comparer(found, noise, by_steps)
+
+
+def steps_are_narrower(pairs: Sequence[Comparison]) -> bool:
+    """Whether the intervals by steps are the narrower ones, all pairs taken together."""
+    if not pairs or any(pair.steps is None for pair in pairs):
+        return False
+    widths = [(p.steps.margin, p.throughput.margin) for p in pairs if p.steps is not None]
+    return sum(by_steps**2 for by_steps, _ in widths) < sum(raw**2 for _, raw in widths)
+
+
+def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison | None:
+    """Mean of the per-block log ratios arm / other; None without a block in common."""
+    mine, theirs = arm.passes(concurrency), other.passes(concurrency)
+    shared = sorted(mine.keys() & theirs.keys())
+    if not shared:
+        return None
+    ratios = tuple(_speed(mine[b]) - _speed(theirs[b]) for b in shared)
+    return Comparison(
+        throughput=mean_of(ratios),
+        log_ratios=ratios,
+        steps=_by_steps([(mine[b], theirs[b]) for b in shared], concurrency, noise),
+    )
+
+
+def _speed(passes: Sequence[Pass]) -> float:
+    return fmean(p.log_throughput for p in passes)
+
+
+def _by_steps(
+    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], concurrency: int, noise: Noise
+) -> Estimate | None:
+    means, text = [], []
+    for mine, theirs in pairs:
+        ours = [p.steps for p in mine if p.steps]
+        others = [p.steps for p in theirs if p.steps]
+        shapes = {len(s.reply_tokens) for s in (*ours, *others)}
+        if len(ours) < len(mine) or len(others) < len(theirs) or len(shapes) != 1:
+            return None
+        tokens = fmean(p.output_tokens / p.requests for p in (*mine, *theirs))
+        means.append(_log_seconds(others, tokens) - _log_seconds(ours, tokens))
+        text.append(_deviations(others, tokens) - _deviations(ours, tokens))
+    requests = sum(len(block) for block in text)
+    dof = requests - len(text)
+    variance = float(sum(np.sum(block**2) for block in text)) / dof / requests if dof > 0 else 0.0
+    estimate = Estimate(mean=fmean(means), variance=variance, dof=dof, n=len(means))
+    passes = [sum(len(pair[side]) for pair in pairs) for side in (0, 1)]
+    return noise.of_passes(concurrency).on(estimate, *passes)
+
+
+def _log_seconds(stats: Sequence[StepStats], tokens: float) -> float:
+    return fmean(np.log(s.seconds_of(tokens)) for s in stats)
+
+
+def _deviations(stats: Sequence[StepStats], tokens: float) -> Vector:
+    """Each reply's deviation, the mean over the launches that sent it."""
+    found: Vector = np.mean([s.deviations(tokens) for s in stats], axis=0, dtype=np.float64)
+    return found

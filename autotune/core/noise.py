@@ -1,0 +1,165 @@
+"""What makes equal measurements differ: the pass and the launch; how much, and how well known.
+
+Rules: an effect is estimated from everything in the study that ought to be equal, on top of a
+stated prior from recorded launches; each shrinks with a number of its own (passes, launches), so
+they are kept apart until an interval is asked for. The third source, the text, is seen in every
+comparison itself (core/comparison.py).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.core.statistics import Estimate
+from autotune.core.study import Level
+from autotune.core.trial import Pass, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEffect:
+    """How much equal launches differ: the standard deviation of their mean log throughput."""
+
+    sd: float
+    dof: float
+    launches: int
+    """How many launches of this study went into it, beyond the prior."""
+
+    def on(self, estimate: Estimate, launches: int, baselines: int) -> Estimate:
+        """Add the launch effect to an estimate that compares launches with baseline launches."""
+        variance = self.sd**2 * (1 / launches + 1 / baselines)
+        return estimate.plus_variance(variance, self.dof)
+
+
+# Prior of the launch effect: its standard deviation and the weight it gets, in degrees of freedom.
+# Five equal launches of the demo's baseline, one after the other on a quiet machine, had 1.2 %
+# (studies/smollm2-135m/results/equal-launches.json); hours are less quiet than minutes, so it is
+# taken for 2 %.
+PRIOR_SD = 0.02
+PRIOR_DOF = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEffect:
+    """How much the speed of equal passes of one launch differs: timing alone, the text apart."""
+
+    sd: float
+    dof: float
+
+    def on(self, estimate: Estimate, passes: int, others: int) -> Estimate:
+        """Add it to an estimate that compares so many passes with so many others."""
+        return estimate.plus_variance(self.sd**2 * (1 / passes + 1 / others), self.dof)
+
+
+PASS_PRIOR_SD = 0.015
+PASS_PRIOR_DOF = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Both effects of a study."""
+
+    launch: LaunchEffect
+    passes: Mapping[int, PassEffect] = field(default_factory=dict)
+    """By concurrency."""
+
+    def of_passes(self, concurrency: int) -> PassEffect:
+        """The effect at one level; the prior where nothing is known."""
+        return self.passes.get(concurrency, PassEffect(sd=PASS_PRIOR_SD, dof=PASS_PRIOR_DOF))
+
+
+def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:
+    """The noise from all records of a study, every split and stage."""
+    return Noise(
+        launch=_launch_effect_of(records, levels),
+        passes={lv.concurrency: _pass_effect_of(records, lv.concurrency) for lv in levels},
+    )
+
+
+def launch_effect(groups: Sequence[Sequence[float]]) -> LaunchEffect:
+    """The launch effect from groups of equal launches, each given by its mean log throughput.
+
+    Groups of one tell nothing and are ignored; the prior counts as `PRIOR_DOF` degrees of freedom.
+    """
+    squares, dof, launches = PRIOR_DOF * PRIOR_SD**2, PRIOR_DOF, 0
+    for group in groups:
+        if len(group) > 1:
+            squares += float(np.var(group, ddof=1)) * (len(group) - 1)
+            dof += len(group) - 1
+            launches += len(group)
+    return LaunchEffect(sd=math.sqrt(squares / dof), dof=dof, launches=launches)
+
+
+def pass_effect(observed: Sequence[tuple[str, str, float]]) -> PassEffect:
+    """The pass effect from (launch, block, log speed) of passes without speculation.
+
+    What a launch and a block have in common is fitted and taken away (two-way layout, least
+    squares); what is left is the pass. The prior counts as `PASS_PRIOR_DOF` degrees of freedom.
+    """
+    launches = sorted({launch for launch, _, _ in observed})
+    blocks = sorted({block for _, block, _ in observed})
+    squares, dof = PASS_PRIOR_DOF * PASS_PRIOR_SD**2, PASS_PRIOR_DOF
+    if observed:
+        design = np.zeros((len(observed), len(launches) + len(blocks)))
+        for row, (launch, block, _) in enumerate(observed):
+            design[row, launches.index(launch)] = 1.0
+            design[row, len(launches) + blocks.index(block)] = 1.0
+        values = np.array([value for _, _, value in observed])
+        fitted, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
+        squares += float(np.sum((values - design @ fitted) ** 2))
+        dof += len(observed) - int(rank)
+    return PassEffect(sd=math.sqrt(squares / dof), dof=dof)
+
+
+def _pass_effect_of(records: Sequence[Record], concurrency: int) -> PassEffect:
+    """From the passes at K = 0: they give one token a step, so their text makes no noise."""
+    plain = [
+        (r, p)
+        for r in records
+        if r.measurement and r.trial.num_speculative_tokens == 0
+        for p in r.measurement.at(concurrency)
+        if p.steps is not None
+    ]
+    tokens = sum(p.output_tokens for _, p in plain) / max(sum(p.requests for _, p in plain), 1)
+    return pass_effect(
+        [(r.launch_id, f"{r.trial.stage.prompts}/{p.block}", _log(p, tokens)) for r, p in plain]
+    )
+
+
+def _log(measured: Pass, tokens: float) -> float:
+    steps = measured.steps
+    return -math.log(steps.seconds_of(tokens)) if steps else 0.0
+
+
+def _launch_effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffect:
+    """From every group of equal launches.
+
+    Equal means: same point, same prompts, both live or both static. The levels of one launch share
+    its effect: their mean is one observation, not several.
+    """
+    groups: dict[tuple[str, bool, str, int], list[Record]] = defaultdict(list)
+    for r in records:
+        if r.measurement is not None:
+            trial = r.trial
+            key = (trial.candidate, trial.live, trial.stage.prompts, trial.num_speculative_tokens)
+            groups[key].append(r)
+    return launch_effect([_launch_means(group, levels) for group in groups.values()])
+
+
+def _launch_means(records: Sequence[Record], levels: Sequence[Level]) -> list[float]:
+    """Each launch's mean log speed over the blocks and levels that all of them ran."""
+    per_level = []
+    for level in levels:
+        parts = [_blocks(r, level.concurrency) for r in records]
+        shared = set.intersection(*(set(p) for p in parts))
+        if shared:
+            per_level.append([sum(p[b] for b in shared) / len(shared) for p in parts])
+    return [sum(means) / len(means) for means in zip(*per_level, strict=True)]
+
+
+def _blocks(record: Record, concurrency: int) -> Mapping[int, float]:
+    """Log throughput of each valid block."""
+    passes = record.measurement.at(concurrency) if record.measurement else ()
+    return {p.block: p.log_throughput for p in passes}

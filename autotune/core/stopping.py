@@ -1,0 +1,173 @@
+"""When measuring may stop: a K is beaten or known, a candidate cannot win, a draft is useless.
+
+Rules: nothing is stopped before every K has `min_blocks`; who is within the tolerance of the best
+is never called beaten. A test that is looked at after every block errs more often than its level
+says, so the error is spent: each look at each rival gets an equal share of `ERROR`, and the shares
+add up to it whatever the looks have in common (Bonferroni; Jennison and Turnbull, Group Sequential
+Methods, 2000, chapter 7, for spending in general).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from autotune.core.acceptance import SpecCounters
+from autotune.core.arms import arms
+from autotune.core.comparison import PLAIN, Comparer, comparer
+from autotune.core.noise import Noise
+from autotune.core.statistics import Estimate
+from autotune.core.study import Level, StudySpec
+from autotune.core.trial import Launch, Measurement, Pass, Record, Stage
+
+ERROR = 0.05
+"""How often a K, or a candidate, that is as good as the best may be stopped all the same."""
+USELESS_AFTER = 200
+"""Drafts without a single accepted token, after which nothing more is expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A K that is measured no further at one concurrency, and why."""
+
+    num_speculative_tokens: int
+    concurrency: int
+    beaten: bool
+    """False: it is known well enough."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A launch so far, beside what was known before it."""
+
+    spec: StudySpec
+    launch: Launch
+    passes: Sequence[Pass]
+    known: Sequence[Record]
+    noise: Noise
+
+    @staticmethod
+    def records(launch: Launch, passes: Sequence[Pass]) -> list[Record]:
+        """What the launch has measured, as records."""
+        return [
+            Record(
+                trial=launch.trial(k),
+                outcome=Measurement(
+                    passes=tuple(p for p in passes if p.num_speculative_tokens == k)
+                ),
+                launch_id="",
+                fingerprint="",
+                why="",
+            )
+            for k in launch.num_speculative_tokens
+        ]
+
+    @property
+    def comparer(self) -> Comparer:
+        """All arms of the search; other launches of the same candidate are not mixed in."""
+        mine = self.records(self.launch, self.passes)
+        before = [
+            r
+            for r in self.known
+            if r.trial.stage is not Stage.CONFIRM and r.trial.candidate != self.launch.name
+        ]
+        levels = self.spec.workload.levels
+        return comparer(arms([*before, *mine]), levels, self.noise)
+
+
+def useless(counters: SpecCounters) -> bool:
+    """Whether so many drafts without an accepted token end the candidate."""
+    return counters.drafts >= USELESS_AFTER and counters.accepted_tokens == 0
+
+
+def settle(state: State, level: Level, active: Sequence[int], looks: int) -> list[Stopped]:
+    """The K that need no more blocks at one level, of those still measured there.
+
+    `looks` is how often this will have been asked at the most. K = 0 is no rival: live K = 0 is the
+    drift reference, it ends with the last K.
+    """
+    rivals = [k for k in active if k > 0]
+    if len(rivals) == 0:
+        return []
+    found, name = state.comparer, state.launch.name
+    c = level.concurrency
+    best = _leader(found, name, rivals, c)
+    share = ERROR / (looks * max(len(state.launch.num_speculative_tokens) - 1, 1))
+    pairs = {k: found.estimate((name, k), (name, best), c) for k in rivals if k != best}
+    tolerance = state.spec.objective.tolerance
+    stopped = [
+        _beaten(k, best, c, estimate)
+        for k, estimate in pairs.items()
+        if estimate and is_below(estimate, math.log1p(-tolerance), share)
+    ]
+    left = [e for k, e in pairs.items() if k not in {s.num_speculative_tokens for s in stopped}]
+    over_plain = found.estimate((name, best), PLAIN, c)
+    enough = [*left, over_plain]
+    if all(e is not None and e.margin <= tolerance for e in enough):
+        why = f"its interval is within the tolerance of {tolerance:.0%}"
+        known = [k for k in rivals if k not in {s.num_speculative_tokens for s in stopped}]
+        stopped += [
+            Stopped(num_speculative_tokens=k, concurrency=c, beaten=False, why=why) for k in known
+        ]
+    return stopped
+
+
+def cannot_win(state: State, looks: int) -> str | None:
+    """Why no K of the launch can be the answer; None while one still may.
+
+    Every K must be beaten overall: by plain decoding with the gain that is asked for, or by the
+    best K of another candidate. The launch effect is part of every such comparison.
+    """
+    spec, found, name = state.spec, state.comparer, state.launch.name
+    ks = [k for k in state.launch.num_speculative_tokens if k > 0]
+    rivals: list[tuple[tuple[str, int], float]] = [(PLAIN, math.log1p(spec.objective.min_gain))]
+    champion = _champion(state, found)
+    if champion is not None:
+        rivals.append((champion, math.log1p(-spec.objective.tolerance)))
+    share = ERROR / (looks * len(rivals))
+    for rival, bar in rivals:
+        estimates = [found.over_levels((name, k), rival, spec.workload.levels) for k in ks]
+        with_launch = [state.noise.launch.on(e, 1, 1) for e in estimates if e is not None]
+        if len(with_launch) == len(ks) and all(is_below(e, bar, share) for e in with_launch):
+            best = max(with_launch, key=lambda e: e.mean).interval().show()
+            who = "plain decoding" if rival == PLAIN else f"{rival[0]} at K = {rival[1]}"
+            return f"its best K is {best} of {who}"
+    return None
+
+
+def is_below(estimate: Estimate, bar: float, error: float) -> bool:
+    """Whether the log ratio is below the bar with this one-sided error (t test)."""
+    if estimate.dof <= 0 or estimate.variance <= 0:
+        return False
+    return (bar - estimate.mean) / math.sqrt(estimate.variance) > float(
+        stdtrit(estimate.dof, 1 - error)
+    )
+
+
+def _leader(found: Comparer, name: str, ks: Sequence[int], concurrency: int) -> int:
+    """The K with the best mean over the smallest one; the smallest of equals."""
+    first = min(ks)
+    means: Mapping[int, float] = {
+        k: estimate.mean
+        for k in ks
+        if (estimate := found.estimate((name, k), (name, first), concurrency)) is not None
+    }
+    return max(means, key=lambda k: (means[k], -k)) if means else first
+
+
+def _champion(state: State, found: Comparer) -> tuple[str, int] | None:
+    """The best point of the other candidates that was measured at every level."""
+    others = {
+        point: estimate.mean
+        for point in found.found
+        if point[0] not in (state.launch.name, PLAIN[0]) and point[1] > 0
+        if (estimate := found.over_levels(point, PLAIN, state.spec.workload.levels)) is not None
+    }
+    return max(others, key=lambda point: others[point]) if others else None
+
+
+def _beaten(k: int, best: int, concurrency: int, estimate: Estimate) -> Stopped:
+    why = f"beaten by K = {best}: {estimate.interval().show()} of it"
+    return Stopped(num_speculative_tokens=k, concurrency=concurrency, beaten=True, why=why)

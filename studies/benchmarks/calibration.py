@@ -1,0 +1,207 @@
+"""Do the intervals hold what they promise? Thousands of pairs of arms on a model without time.
+
+Passes come from the closed loop of loop.py; launches, passes and drift are as noisy as recorded
+ones were (noise.json, fitted by measure.py). In an A/A pair both arms are the same, so the true
+ratio is 1, and a 95 % interval has to cover it in 95 of 100 pairs; in an A/B pair one arm
+speculates, and the true ratio is that of a long run. How well the fit knows the launch effect is
+part of the model: its deviation is drawn anew for each pair from what the recordings allow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.core.noise import noise_of
+from autotune.core.speedup import SpeedupCurve, curves
+from autotune.core.statistics import Interval
+from autotune.core.study import (
+    Candidate,
+    Level,
+    Objective,
+    Prompt,
+    Sampling,
+    Search,
+    StudySpec,
+    Target,
+    Workload,
+)
+from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage
+from studies.benchmarks.loop import Costs, Reply, Text, as_pass, draw_texts, run_loop
+
+LEVELS = (1, 4)
+TOKENS = 33
+LONG_RUN = 20_000
+K_SHOWN = 2
+"""The K under which the second arm is recorded; K = 0 has no curve."""
+CANDIDATE = Candidate(name="equal", method="draft_model", model="equal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Standard deviations of log times, with how well they are known."""
+
+    launch_sd: float
+    launch_dof: float
+    pass_sd: Mapping[int, float]
+    """By concurrency."""
+    drift_sd: float
+    """Of the whole change over a launch, first pass to last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """How a pair is measured; K = 0 makes it an A/A pair."""
+
+    launches: int
+    blocks: int
+    k: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How often the intervals held the true ratio, and how wide they were in the median."""
+
+    pairs: int
+    covered: Mapping[str, float]
+    half_width: Mapping[str, float]
+
+
+def make_spec() -> StudySpec:
+    """A study of two levels whose candidate is as fast as its baseline."""
+    prompts = tuple(Prompt(id=str(i), messages=()) for i in range(256))
+    return StudySpec(
+        name="equal",
+        target=Target(model="equal"),
+        workload=Workload(
+            search=prompts,
+            confirmation=prompts,
+            levels=(Level(concurrency=LEVELS[0], weight=3.0), Level(concurrency=LEVELS[1])),
+            max_tokens=TOKENS,
+            sampling=Sampling(temperature=0.0),
+        ),
+        candidates=(CANDIDATE,),
+        search=Search(num_speculative_tokens=(K_SHOWN,), max_blocks=16),
+        objective=Objective(),
+    )
+
+
+def coverage(noise: Noise, design: Design, pairs: int, seed: int = 0) -> Coverage:
+    """Measure equal arms so often, with the code that measures a study."""
+    dice = np.random.default_rng(seed)
+    spec = make_spec()
+    truth = _truth(design.k, spec, dice)
+    found: dict[str, list[Interval]] = {}
+    for _ in range(pairs):
+        records = equal_pair(noise, design, dice)
+        for curve in curves(spec, records, noise_of(records, spec.workload.levels)):
+            for name, interval in _intervals(curve).items():
+                found.setdefault(name, []).append(interval)
+    return Coverage(
+        pairs=pairs,
+        covered={n: _share(v, truth[n.partition(",")[0]]) for n, v in found.items()},
+        half_width={n: float(np.median([i.half_width for i in v])) for n, v in found.items()},
+    )
+
+
+def _share(intervals: Sequence[Interval], truth: float) -> float:
+    return float(np.mean([i.low <= truth <= i.high for i in intervals]))
+
+
+def _truth(k: int, spec: StudySpec, dice: np.random.Generator) -> dict[str, float]:
+    """The speedup of a long run at each level, and the weighted one."""
+    if k == 0:
+        return dict.fromkeys(("overall", *(f"c{c}" for c in LEVELS)), 1.0)
+    logs = {}
+    for c in LEVELS:
+        fast, slow = (
+            as_pass(
+                run_loop(_texts(dice, number, LONG_RUN), c, number, Costs(), dice), number, c, 0
+            )
+            for number in (k, 0)
+        )
+        logs[f"c{c}"] = fast.log_throughput - slow.log_throughput
+    weights = [lv.weight for lv in spec.workload.levels]
+    logs["overall"] = float(np.average(list(logs.values()), weights=weights))
+    return {name: float(np.exp(value)) for name, value in logs.items()}
+
+
+def _texts(dice: np.random.Generator, k: int, count: int) -> list[Text]:
+    return draw_texts(dice, count, k, acceptance=0.5, spread=0.3, tokens=TOKENS)
+
+
+def _intervals(curve: SpeedupCurve) -> dict[str, Interval]:
+    at = "overall" if curve.concurrency is None else f"c{curve.concurrency}"
+    point = curve.points[0]
+    found = {at: point.speedup, f"{at}, by throughput": point.by_throughput}
+    return found | ({f"{at}, by steps": point.by_steps} if point.by_steps else {})
+
+
+def equal_pair(noise: Noise, design: Design, dice: np.random.Generator) -> list[Record]:
+    """Launches of both arms in turn, A B A B; each prompt gets the same reply every time."""
+    launch_sd = noise.launch_sd * float(
+        np.sqrt(noise.launch_dof / dice.chisquare(noise.launch_dof))
+    )
+    plain = _replies(design, 0, dice)
+    replies = {
+        (BASELINE, 0): plain,
+        (CANDIDATE.name, K_SHOWN): _replies(design, design.k, dice) if design.k else plain,
+    }
+    return [
+        _record(
+            name,
+            k,
+            repeat,
+            _passes(noise, design, mine, design.k if k else 0, dice.normal(0.0, launch_sd), dice),
+        )
+        for repeat in range(design.launches)
+        for (name, k), mine in replies.items()
+    ]
+
+
+def _replies(
+    design: Design, k: int, dice: np.random.Generator
+) -> Mapping[tuple[int, int], list[Reply]]:
+    """What every block says, by (block, concurrency)."""
+    return {
+        (block, c): run_loop(_texts(dice, k, 4 * c), c, k, Costs(), dice, step_sd=0.05)
+        for block in range(design.blocks)
+        for c in LEVELS
+    }
+
+
+def _passes(
+    noise: Noise,
+    design: Design,
+    replies: Mapping[tuple[int, int], list[Reply]],
+    k: int,
+    launch: float,
+    dice: np.random.Generator,
+) -> list[Pass]:
+    slope = float(dice.normal(0.0, noise.drift_sd))
+    passes = []
+    for (block, c), mine in replies.items():
+        at = block / max(design.blocks - 1, 1) - 0.5
+        factor = float(np.exp(launch + slope * at + dice.normal(0.0, noise.pass_sd[c])))
+        passes.append(as_pass(mine, k, c, block, factor=factor))
+    return passes
+
+
+def _record(name: str, k: int, repeat: int, passes: Sequence[Pass]) -> Record:
+    launch = Launch(
+        stage=Stage.CONFIRM,
+        candidate=CANDIDATE if k else None,
+        num_speculative_tokens=(k,),
+        gpu_memory_utilization=0.5,
+        repeat=repeat,
+        max_blocks=16,
+        why="",
+    )
+    trial = launch.trial(k)
+    return Record(
+        trial=trial,
+        outcome=Measurement(passes=tuple(passes)),
+        launch_id=f"{name}-{repeat}",
+        fingerprint="",
+        why="",
+    )

@@ -1,0 +1,76 @@
+"""The noise of equal measurements: priors, what launches and passes show, how they shrink."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.core.noise import (
+    PASS_PRIOR_DOF,
+    PASS_PRIOR_SD,
+    PRIOR_DOF,
+    PRIOR_SD,
+    LaunchEffect,
+    launch_effect,
+    pass_effect,
+)
+from autotune.core.statistics import Estimate
+
+
+def test_prior_stands_in_until_launches_are_known() -> None:
+    """Without equal launches the prior counts; groups of one tell nothing."""
+    for groups in ([], [[1.0]], [[1.0], [2.0]]):
+        effect = launch_effect(groups)
+        assert (effect.sd, effect.dof, effect.launches) == (PRIOR_SD, PRIOR_DOF, 0)
+
+
+@given(st.integers(0, 10**6))
+def test_many_launches_outvote_the_prior(seed: int) -> None:
+    """The estimate goes from the prior to the deviation that launches really show."""
+    dice = np.random.default_rng(seed)
+    groups = [list(dice.normal(0, 0.1, 3)) for _ in range(200)]
+    effect = launch_effect(groups)
+    assert effect.sd == pytest.approx(0.1, rel=0.2)
+    assert effect.dof == PRIOR_DOF + 400
+    assert effect.launches == 600
+
+
+def test_launch_effect_shrinks_with_launches() -> None:
+    """Two launches on each side halve the variance that one on each side has."""
+    effect = LaunchEffect(sd=0.1, dof=4, launches=0)
+    found = Estimate(mean=0.0, variance=0.0, dof=3, n=4)
+    assert effect.on(found, 1, 1).variance == pytest.approx(0.02)
+    assert effect.on(found, 2, 2).variance == pytest.approx(0.01)
+
+
+def test_what_launch_and_block_share_is_no_pass_effect() -> None:
+    """Slow launches and long blocks leave nothing over: the passes are equal."""
+    observed = [
+        (launch, block, slow + long)
+        for launch, slow in (("a", 0.0), ("b", -0.1), ("c", 0.05))
+        for block, long in (("0", 0.3), ("1", 0.0), ("2", -0.2))
+    ]
+    effect = pass_effect(observed)
+    assert effect.dof == PASS_PRIOR_DOF + 4  # (3 - 1) * (3 - 1)
+    assert effect.sd == pytest.approx(PASS_PRIOR_SD * math.sqrt(PASS_PRIOR_DOF / effect.dof))
+
+
+def test_passes_that_differ_outvote_the_prior() -> None:
+    """With many passes the effect is what they show, launches of unequal length included."""
+    dice = np.random.default_rng(3)
+    observed = [
+        (f"launch {i}", str(b), float(0.1 * i + 0.2 * b + dice.normal(0, 0.04)))
+        for i in range(12)
+        for b in range(4 + i % 5)
+    ]
+    assert pass_effect(observed).sd == pytest.approx(0.04, rel=0.15)
+
+
+def test_without_passes_the_prior_counts() -> None:
+    """Nothing observed, or one pass, leaves the prior as it is."""
+    for observed in ([], [("a", "0", 1.0)]):
+        effect = pass_effect(observed)
+        assert effect.sd == pytest.approx(PASS_PRIOR_SD)
+        assert effect.dof == PASS_PRIOR_DOF
