@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from autotune.core.acceptance import SpecCounters
 from autotune.core.host import HostLoad
 from autotune.core.recommendation import Recommendation
+from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.study import JSON, Prompt, StudySpec, Workload
 from autotune.core.trial import EngineFacts, Record
 from autotune.errors import UserError
@@ -162,7 +163,13 @@ class Tracker(Protocol):
     """Shows a study elsewhere; must never stop it."""
 
     def record(self, record: Record, folder: Path) -> None: ...
-    def finish(self, spec: StudySpec, result: Recommendation, files: Sequence[Path]) -> None: ...
+    def finish(
+        self,
+        spec: StudySpec,
+        result: Recommendation,
+        files: Sequence[Path],
+        checks: ReplyChecks = NO_CHECKS,
+    ) -> None: ...
 
 
 class Exporter(Protocol):

@@ -92,10 +92,25 @@ def plan(file: FileArg, budget: BudgetOption = None, storage: StorageOption = No
 @app.command()
 def show(
     study: StudyArg,
-    passes: Annotated[bool, typer.Option("--passes", help="Every pass, too.")] = False,
+    passes: Annotated[
+        bool, typer.Option("--passes", help="Every pass, too, those of a running launch included.")
+    ] = False,
+    requests: Annotated[
+        str | None,
+        typer.Option(
+            "--requests",
+            metavar="LAUNCH",
+            help="Only the requests of one launch, by its number; `last` is the newest.",
+        ),
+    ] = None,
     root: RootOption = None,
 ) -> None:
     """Show the trials of a study and its answer so far."""
+    if requests is not None:
+        from autotune.cli import requests as one_launch  # noqa: PLC0415
+
+        one_launch.show(study, root, requests)
+        return
     from autotune.cli import showing  # noqa: PLC0415
 
     showing.show(study, root, passes=passes)

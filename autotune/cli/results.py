@@ -6,6 +6,7 @@ Rule: the exports are written first; nothing that is only for people can cost th
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rich.markup import escape
 
 from autotune.cli.exits import Exit
 from autotune.core.recommendation import Basis, Recommendation, Verdict
+from autotune.core.replychecks import ReplyChecks, check_replies
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record
 from autotune.core.wording import headline
@@ -21,7 +23,16 @@ from autotune.files import write_text
 from autotune.ports import Exporter, find, names
 from autotune.reporting.provenance import gather
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.replies import replies_of
 from autotune.tuning.saved import SavedStudy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was written, and what was found on the way."""
+
+    files: list[Path]
+    checks: ReplyChecks
 
 
 def provenance(
@@ -55,8 +66,8 @@ def write_results(
     records: Sequence[Record],
     result: Recommendation,
     about: Mapping[str, JSON],
-) -> list[Path]:
-    """Write reports/<name>/, whole; gives the files."""
+) -> Written:
+    """Write reports/<name>/, whole; the replies are compared when the exports are on disk."""
     files = []
     for name in names("exporters"):
         exporter: Exporter = find("exporters", name)
@@ -65,7 +76,10 @@ def write_results(
     # matplotlib and pandas take a second to import, and only a finished study needs them.
     from autotune.reporting.report import write_report  # noqa: PLC0415
 
-    return files + write_report(paths.report, spec, records, result, about)
+    temperature = spec.workload.sampling.temperature
+    checks = check_replies(replies_of(paths, records), temperature, result.noise.launch)
+    files += write_report(paths.report, spec, records, result, about, checks)
+    return Written(files=files, checks=checks)
 
 
 def exit_code(result: Recommendation, *, complete: bool) -> Exit:
@@ -90,6 +104,7 @@ def announce(
     result: Recommendation,
     paths: StudyPaths,
     left: Sequence[Launch],
+    remarks: Sequence[str] = (),
 ) -> None:
     """The verdict in words, with its numbers and what remains open."""
     console.print()
@@ -100,7 +115,7 @@ def announce(
             f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s "
             f"({level.blocks} blocks)"
         )
-    for reason in result.reasons[1:]:
+    for reason in (*result.reasons[1:], *remarks):
         console.print(f"  {escape(reason)}")
     for launch in left:
         console.print(f"  [yellow]left out for lack of time[/]: {escape(launch.why)}")

@@ -71,13 +71,13 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
         return Exit.CANNOT_RUN
     result = recommend(spec, records)
-    files = write_results(
+    written = write_results(
         spec, paths, records, result, provenance(ready.saved, paths, records, result)
     )
     for tracker in trackers:
-        tracker.finish(spec, result, files)
+        tracker.finish(spec, result, written.files, written.checks)
     left = list(pending(spec, records))
-    announce(console, spec, result, paths, left)
+    announce(console, spec, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
     return exit_code(result, complete=not left)

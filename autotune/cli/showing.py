@@ -6,7 +6,7 @@ Rule: only what is stored is asked; speedups and throughputs are those of the re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from autotune.cli.results import announce, provenance, write_results
 from autotune.core.plan import pending
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.statistics import CONFIDENCE, Interval
-from autotune.core.trial import Failure, Record, Stage
+from autotune.core.trial import Failure, Pass, Record, Stage
 from autotune.core.wording import conditions
 from autotune.errors import UserError
 from autotune.ports import Exporter, find
-from autotune.tuning import saved
+from autotune.tuning import journal, saved
 from autotune.tuning.ledger import read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
@@ -41,6 +41,8 @@ class Opened:
     study: saved.SavedStudy
     paths: StudyPaths
     records: list[Record]
+    told: frozenset[str]
+    """Launches that have a record, usable or not."""
 
     @property
     def result(self) -> Recommendation:
@@ -51,9 +53,17 @@ class Opened:
 def show(name: str, root: Path | None, *, passes: bool) -> None:
     """Print the trials, and the passes if asked."""
     opened = _open(name, root)
-    console.print(_trial_table(opened))
+    under_way = list(_under_way(opened)) if passes else []
+    if not opened.records and not under_way:
+        raise _nothing(opened)
+    if opened.records:
+        console.print(_trial_table(opened))
     if passes:
-        console.print(_pass_table(opened))
+        console.print(_pass_table([*_recorded(opened), *under_way]))
+        for launch_id in dict.fromkeys(row.launch_id for row in under_way):
+            console.print(f"launch {launch_id} runs or was interrupted: it has no trial yet")
+    if not opened.records:
+        return
     for line in _failures(opened.result):
         console.print(line)
     left = list(pending(opened.study.spec, opened.records))
@@ -62,17 +72,19 @@ def show(name: str, root: Path | None, *, passes: bool) -> None:
 
 def report(name: str, root: Path | None) -> None:
     """Write the report again."""
-    opened = _open(name, root)
+    opened = _measured(name, root)
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
-    files = write_results(opened.study.spec, opened.paths, opened.records, result, about)
-    for file in files:
+    written = write_results(opened.study.spec, opened.paths, opened.records, result, about)
+    for file in written.files:
         console.print(str(file))
+    for remark in written.checks.remarks:
+        console.print(f"  {escape(remark)}")
 
 
 def export(name: str, root: Path | None, kind: str) -> None:
     """Print one export."""
-    opened = _open(name, root)
+    opened = _measured(name, root)
     exporter: Exporter = find("exporters", kind.replace("-", "_"))
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
@@ -91,9 +103,10 @@ def ui(root: Path | None, port: int) -> None:
 
 def clean(name: str, root: Path | None, *, yes: bool) -> None:
     """Delete what a study has made; what ships with it stays."""
-    paths = _paths(name, root)
+    paths = study_paths(name, root)
     saved.load(paths)
-    made = [paths.launches, paths.database, paths.folder / "spec.json", paths.report]
+    made = [paths.launches, paths.database, paths.folder / "spec.json", paths.reply_key]
+    made.append(paths.report)
     made = [path for path in made if path.exists()]
     for path in made:
         console.print(f"{path}  ({_size(path) >> 10} KiB)")
@@ -106,15 +119,31 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
 
 
 def _open(name: str, root: Path | None) -> Opened:
-    paths = _paths(name, root)
+    paths = study_paths(name, root)
     study = saved.load(paths)
-    records = usable(read_records(study.storage, name), study.fingerprint, study.spec)
-    if not records:
-        raise UserError(f"study {name!r} has no measurement yet: autotune run {study.file}")
-    return Opened(study=study, paths=paths, records=records)
+    stored = read_records(study.storage, name)
+    return Opened(
+        study=study,
+        paths=paths,
+        records=usable(stored, study.fingerprint, study.spec),
+        told=frozenset(record.launch_id for record in stored),
+    )
 
 
-def _paths(name: str, root: Path | None) -> StudyPaths:
+def _measured(name: str, root: Path | None) -> Opened:
+    opened = _open(name, root)
+    if not opened.records:
+        raise _nothing(opened)
+    return opened
+
+
+def _nothing(opened: Opened) -> UserError:
+    study = opened.study
+    return UserError(f"study {study.spec.name!r} has no measurement yet: autotune run {study.file}")
+
+
+def study_paths(name: str, root: Path | None) -> StudyPaths:
+    """Where a study lies: below the root given, else below the nearest one upwards."""
     return StudyPaths(root=(root or saved.find_root(Path.cwd())).resolve(), name=name)
 
 
@@ -174,25 +203,49 @@ def _failures(result: Recommendation) -> Iterator[str]:
         yield f"launch {launch_id}, {record.trial.candidate} at K = {ks}: {told}"
 
 
-def _pass_table(opened: Opened) -> Table:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PassRow:
+    """A pass, and the launch it belongs to."""
+
+    launch_id: str
+    candidate: str
+    measured: Pass
+
+
+def _recorded(opened: Opened) -> Iterator[_PassRow]:
+    for r in opened.records:
+        for p in r.measurement.passes if r.measurement else ():
+            yield _PassRow(launch_id=r.launch_id, candidate=r.trial.candidate, measured=p)
+
+
+def _under_way(opened: Opened) -> Iterator[_PassRow]:
+    """The passes of launches without a record: of one that runs, or that a kill has ended."""
+    for folder in sorted(opened.paths.launches.glob("[0-9]*")):
+        launch = None if folder.name in opened.told else journal.launch_of(folder)
+        if launch is not None and not (folder / journal.TOLD_FILE).exists():
+            for p in journal.passes(folder):
+                yield _PassRow(launch_id=folder.name, candidate=launch.name, measured=p)
+
+
+def _pass_table(rows: Iterable[_PassRow]) -> Table:
     times = ("TTFT ms", "TPOT ms", "tokens/step", "step ms")
     names = ("launch", "candidate", "K", "c", "block", "tok/s", *times, "invalid")
     table = Table(*names, title="passes")
-    for record in opened.records:
-        for p in record.measurement.passes if record.measurement else ():
-            table.add_row(
-                record.launch_id,
-                record.trial.candidate,
-                str(p.num_speculative_tokens),
-                str(p.concurrency),
-                str(p.block),
-                f"{p.output_throughput:.1f}",
-                f"{p.latencies.median_ttft_ms:.0f}" if p.latencies else "",
-                f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
-                f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
-                f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
-                escape(p.invalid or ""),
-            )
+    for row in rows:
+        p = row.measured
+        table.add_row(
+            row.launch_id,
+            row.candidate,
+            str(p.num_speculative_tokens),
+            str(p.concurrency),
+            str(p.block),
+            f"{p.output_throughput:.1f}",
+            f"{p.latencies.median_ttft_ms:.0f}" if p.latencies else "",
+            f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
+            f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
+            f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
+            escape(p.invalid or ""),
+        )
     return table
 
 

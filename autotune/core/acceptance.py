@@ -53,11 +53,6 @@ class SpecCounters:
         return delta
 
     @property
-    def useless(self) -> bool:
-        """Whether enough was drafted to say so, and not one token of it was accepted."""
-        return self.drafts >= MIN_DRAFTS and self.accepted_tokens == 0
-
-    @property
     def profile(self) -> "AcceptanceProfile | None":
         """The acceptance these counts show; None without a single draft."""
         return AcceptanceProfile(counters=self) if self.drafts > 0 else None

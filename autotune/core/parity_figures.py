@@ -43,13 +43,6 @@ def _uncounted(pair: Pair) -> str | None:
     return "acceptance unavailable: this engine version shows no counters of speculation"
 
 
-def _useless(pair: Pair) -> str | None:
-    spec = pair.arm.spec
-    if spec is None or not spec.useless:
-        return None
-    return f"draft useless: of {spec.draft_tokens} tokens in {spec.drafts} drafts none was accepted"
-
-
 def _few_drafts(pair: Pair) -> str | None:
     profile = pair.arm.spec.profile if pair.arm.spec else None
     if profile is None or profile.sufficient:
@@ -233,12 +226,6 @@ FIGURES = (
         what="never proposed", check=_never_proposed, remedy="its speedup is measured all the same"
     ),
     Row(what="uncounted", check=_uncounted, remedy="its speedup is measured all the same"),
-    Row(
-        what="useless",
-        check=_useless,
-        remedy="another tokenizer than the target's, an untrained or pruned draft, a head of "
-        "another model, other quantization, or a fault of the engine; a larger K will not help",
-    ),
     Row(what="few drafts", check=_few_drafts, remedy="more blocks or longer replies tell more"),
     Row(what="short replies", check=_short_replies, remedy="go by the speedup"),
     Row(what="warnings", check=_warned, remedy="check that the replies still validate"),

@@ -11,6 +11,7 @@ confirm (refining K, memory) have their place in `next_launch`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from autotune.core.drift import restless
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import (
@@ -28,6 +29,8 @@ from autotune.core.trial import (
 STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
 """What a K of a stage may cost, relative to one of the search: the baseline has one K only, and its
 blocks are what every other launch is paired with."""
+MORE_ROUNDS = 2
+"""Rounds that a confirmation gets at most beyond those asked for, when the machine is restless."""
 FIRST_BOOT_S = 60.0
 WARM_UP_S = 10.0
 
@@ -140,7 +143,7 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
         (None, 0, "a fresh baseline beside the winner, on prompts the search has not seen"),
         (candidate, k, f"{winner} exactly as it would be deployed"),
     )
-    for repeat in range(spec.search.confirm_rounds):
+    for repeat in range(_rounds(spec, records)):
         for arm, number, why in arms:
             name = arm.name if arm else BASELINE
             if _enough(spec, records, name, number, Stage.CONFIRM, repeat):
@@ -148,6 +151,14 @@ def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
             if _given_up(spec, records, name, number, Stage.CONFIRM):
                 return
             yield _launch(spec, Stage.CONFIRM, arm, (number,), why=why, repeat=repeat)
+
+
+def _rounds(spec: StudySpec, records: Sequence[Record]) -> int:
+    """Rounds of the confirmation: some more while its baselines are further apart than equal."""
+    asked = spec.search.confirm_rounds
+    done = {r.trial.repeat for r in records if r.trial.stage is Stage.CONFIRM and r.measurement}
+    again = len(done) >= asked and restless(records)
+    return min(max(len(done), asked) + 1, asked + MORE_ROUNDS) if again else max(len(done), asked)
 
 
 def _ends_candidate(record: Record, name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks, ruled_out
@@ -169,6 +170,8 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
             *remarks(spec, records),
+            *_estimates_apart(confirmation or search, finalist),
+            *(drift.told() for drift in drifts(records, noise.launch)),
         ),
     )
 
@@ -243,6 +246,25 @@ def _remarks(
             f"({finalist.speedup.show()}) disagree beyond their intervals"
         )
     return remarks
+
+
+def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> list[str]:
+    """Where the two estimates of the finalist's speedup disagree beyond their intervals."""
+    if finalist is None:
+        return []
+    points = [
+        (curve.concurrency, curve.at(finalist.num_speculative_tokens))
+        for curve in found
+        if curve.candidate == finalist.candidate and curve.concurrency is not None
+        if finalist.num_speculative_tokens in curve.ks
+    ]
+    return [
+        f"at concurrency {c} the speedup by steps, {point.by_steps.show()}, and that of the "
+        f"throughputs, {point.by_throughput.show()}, disagree beyond their intervals: passes with "
+        "idle ends or hiccups; more requests_per_stream make them longer"
+        for c, point in points
+        if point.by_steps and not _agree(point.by_steps, point.by_throughput)
+    ]
 
 
 def _agree(one: Interval, other: Interval) -> bool:

@@ -14,12 +14,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
+from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline
 from autotune.files import write_bytes
-from autotune.reporting import tables
+from autotune.reporting import replies, tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
 
@@ -34,6 +35,7 @@ def write_report(
     records: Sequence[Record],
     result: Recommendation,
     provenance: Mapping[str, JSON],
+    checks: ReplyChecks = NO_CHECKS,
 ) -> list[Path]:
     """Write report.md, curves.csv and the figures; returns what was written."""
     drawn = _write_figures(folder, spec, result)
@@ -41,7 +43,7 @@ def write_report(
         "curves.csv": curves_csv(result).encode(),
         # Last, so that a report never points to figures that are not there yet.
         "report.md": render_report(
-            spec, records, result, provenance, figures_drawn=bool(drawn)
+            spec, records, result, provenance, checks, figures_drawn=bool(drawn)
         ).encode(),
     }
     return drawn + [write_bytes(folder / name, content) for name, content in files.items()]
@@ -61,6 +63,7 @@ def render_report(
     records: Sequence[Record],
     result: Recommendation,
     provenance: Mapping[str, JSON],
+    checks: ReplyChecks = NO_CHECKS,
     *,
     figures_drawn: bool = True,
 ) -> str:
@@ -76,19 +79,20 @@ def render_report(
     template = environment.get_template("report.md.j2")
     return template.render(
         table=tables.markdown,
-        **_verdict(spec, result),
+        **_verdict(spec, result, checks),
         figures=figures_drawn,
         **_evidence(spec, result),
+        **_replies(spec, result, checks),
         **_history(records),
         **_deployment(spec, result, provenance),
     )
 
 
-def _verdict(spec: StudySpec, result: Recommendation) -> dict[str, object]:
+def _verdict(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> dict[str, object]:
     return {
         "title": f"Speculative decoding for {Path(spec.target.model).name}: study {spec.name}",
         "headline": headline(spec, result),
-        "reasons": [_sentence(reason) for reason in result.reasons],
+        "reasons": [_sentence(reason) for reason in (*result.reasons, *checks.remarks)],
         "unverified": result.speculates and result.basis is not Basis.CONFIRMED,
     }
 
@@ -109,6 +113,15 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "curves": bool(result.search),
         "diluted": ", ".join(c.name for c in spec.candidates if not c.row.fixed_length),
         "knees": tables.knees_table(result),
+    }
+
+
+def _replies(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> dict[str, object]:
+    return {
+        "temperature": f"{spec.workload.sampling.temperature:g}",
+        "matches": replies.matches_table(checks, result),
+        "shifts": replies.shifts_table(checks, result),
+        "buckets": replies.buckets_table(checks, result),
     }
 
 

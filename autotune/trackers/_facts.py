@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.buckets import EDGES
 from autotune.core.noise import noise_of
 from autotune.core.recommendation import Recommendation
+from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points, mean_latencies
 from autotune.core.statistics import Interval, mean_of
 from autotune.core.study import StudySpec
@@ -113,6 +115,26 @@ def result_metrics(result: Recommendation) -> list[Value]:
     if result.finalist:
         k = result.finalist.num_speculative_tokens
         values.append(Value("best.num_speculative_tokens", float(k)))
+    return finite(values)
+
+
+def reply_metrics(checks: ReplyChecks) -> list[Value]:
+    """What the replies tell, with K as the step; rates and ratios, never a word of them."""
+    values: list[Value] = []
+    for m in checks.matches:
+        at = "overall" if m.concurrency is None else f"c{m.concurrency}"
+        place, k = f"{m.split}.{m.candidate}.{at}", m.num_speculative_tokens
+        values.append(Value(f"match_rate.{place}", m.rate, k))
+        if m.words_before is not None:
+            values.append(Value(f"words_before_difference.{place}", m.words_before, k))
+    for s in checks.shifts:
+        place, k = f"{s.split}.{s.candidate}", s.num_speculative_tokens
+        values += _interval(f"reply_length_ratio.{place}", s.tokens, k)
+        if s.variety is not None:
+            values += _interval(f"distinct_2_ratio.{place}", s.variety, k)
+    for b in checks.buckets:
+        place = f"{b.split}.{b.candidate}.c{b.concurrency}.from_{EDGES[b.bucket]}_tokens"
+        values += _interval(f"speedup_by_length.{place}", b.speedup, b.num_speculative_tokens)
     return finite(values)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.recommendation import Recommendation
+from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Record
 from autotune.core.wording import headline
@@ -86,9 +87,15 @@ class MlflowTracker:
                 "artifacts", f"{name} artifacts", lambda: self._send_launch(run_id, record, folder)
             )
 
-    def finish(self, spec: StudySpec, result: Recommendation, files: Sequence[Path]) -> None:
+    def finish(
+        self,
+        spec: StudySpec,
+        result: Recommendation,
+        files: Sequence[Path],
+        checks: ReplyChecks = NO_CHECKS,
+    ) -> None:
         """Show the answer and its files on the study's run, and end that run."""
-        self._attempt("runs", "result", lambda: self._show_result(spec, result))
+        self._attempt("runs", "result", lambda: self._show_result(spec, result, checks))
         if self._parent:
             self._attempt("artifacts", "result artifacts", lambda: self._send_files(files))
             self._attempt(
@@ -192,13 +199,13 @@ class MlflowTracker:
         self._client.set_terminated(run_id, "FAILED" if failed else "FINISHED")
         self._known[name] = self._client.get_run(run_id)
 
-    def _show_result(self, spec: StudySpec, result: Recommendation) -> None:
+    def _show_result(self, spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> None:
         tags = {
             "verdict": result.verdict.value,
             "basis": result.basis.value,
             "mlflow.note.content": _facts.cut(headline(spec, result)),
         }
-        news = self._news(_facts.result_metrics(result))
+        news = self._news([*_facts.result_metrics(result), *_facts.reply_metrics(checks)])
         self._send(self._parent, metrics=news, tags=tags, timestamp=int(1000 * time.time()))
 
     def _news(self, values: Sequence[_facts.Value]) -> list[_facts.Value]:

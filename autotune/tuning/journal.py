@@ -76,6 +76,14 @@ def passes(folder: Path) -> list[Pass]:
     return found
 
 
+def launch_of(folder: Path) -> Launch | None:
+    """What a launch was made for; None where nothing says."""
+    file = folder / LAUNCH_FILE
+    if not file.exists():
+        return None
+    return _LAUNCH.validate_python(json.loads(file.read_text(encoding="utf-8"))["launch"])
+
+
 def salvage(folder: Path) -> Iterator[Record]:
     """Records of an interrupted launch: every K that has at least one valid pass."""
     if (folder / TOLD_FILE).exists() or not (folder / LAUNCH_FILE).exists():

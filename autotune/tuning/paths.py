@@ -29,6 +29,11 @@ class StudyPaths:
         return self.folder / "study.lock"
 
     @property
+    def reply_key(self) -> Path:
+        """The secret under which replies are marked."""
+        return self.folder / "reply.key"
+
+    @property
     def launches(self) -> Path:
         """One folder per launch: launches/NNN."""
         return self.folder / "launches"

@@ -15,6 +15,7 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.stopping import useless
 from autotune.core.study import JSON, Prompt, Sampling, StudySpec
 from autotune.core.trial import (
+    OF_THE_CANDIDATE,
     Cause,
     EngineFacts,
     Failure,
@@ -31,6 +32,7 @@ from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDon
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.replies import reply_key
 from autotune.tuning.rounds import Rounds
 from autotune.tuning.samples import SampleWriter, compact
 
@@ -52,7 +54,7 @@ OF_ONE_K: Mapping[Phase, Collection[Cause]] = {
         Cause.OUT_OF_MEMORY_RUNTIME,
         Cause.KV_CACHE_TOO_SMALL,
     },
-    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE},
+    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE} - OF_THE_CANDIDATE,
 }
 """The causes that belong to the K in hand alone; any other one fails every K of its launch.
 
@@ -125,7 +127,7 @@ def _serve(run: _Run, config_file: Path) -> None:
     samples_file = run.folder / "samples.jsonl"
     with (
         Journal(run.folder, run.launch, run.rig.fingerprint) as journal,
-        SampleWriter(samples_file) as samples,
+        SampleWriter(samples_file, reply_key(run.rig.paths)) as samples,
         run.rig.engine.serve(order) as server,
     ):
         run.facts = server.facts
@@ -261,7 +263,7 @@ def _accepted_greedily(run: _Run, server: Server, k: int) -> int:
     prompts = spec.workload.block(run.launch.stage.prompts, level, 0)
     server.wait_drained()
     before = server.counters()
-    requests = _requests(run, prompts, k, f"probe.{level}.{k}")
+    requests = _requests(run, prompts, k, f"probe.0.{level}.{k}")
     run.rig.load_generator.run(server, greedy, requests, level)
     server.wait_drained()
     after = server.counters()

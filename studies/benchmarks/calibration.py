@@ -8,13 +8,14 @@ part of the model: its deviation is drawn anew for each pair from what the recor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autotune.core.noise import noise_of
 from autotune.core.speedup import SpeedupCurve, curves
 from autotune.core.statistics import Interval
+from autotune.core.stopping import State, settle
 from autotune.core.study import (
     Candidate,
     Level,
@@ -35,6 +36,15 @@ LONG_RUN = 20_000
 K_SHOWN = 2
 """The K under which the second arm is recorded; K = 0 has no curve."""
 CANDIDATE = Candidate(name="equal", method="draft_model", model="equal")
+LIVE = Launch(
+    stage=Stage.SCREEN,
+    candidate=CANDIDATE,
+    num_speculative_tokens=(0, 1, 2, 3, 5),
+    gpu_memory_utilization=0.5,
+    live=True,
+    max_blocks=8,
+    why="",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +91,7 @@ def make_spec() -> StudySpec:
             sampling=Sampling(temperature=0.0),
         ),
         candidates=(CANDIDATE,),
-        search=Search(num_speculative_tokens=(K_SHOWN,), max_blocks=16),
+        search=Search(num_speculative_tokens=(K_SHOWN,), max_blocks=8),
         objective=Objective(),
     )
 
@@ -102,6 +112,43 @@ def coverage(noise: Noise, design: Design, pairs: int, seed: int = 0) -> Coverag
         covered={n: _share(v, truth[n.partition(",")[0]]) for n, v in found.items()},
         half_width={n: float(np.median([i.half_width for i in v])) for n, v in found.items()},
     )
+
+
+def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
+    """How often a live launch stops a K that is within the tolerance of the best.
+
+    The hardest case: one K is the best, all others lie exactly at the tolerance.
+    """
+    dice = np.random.default_rng(seed)
+    spec = make_spec()
+    wrong = 0
+    for _ in range(launches):
+        launch = replace(LIVE, max_blocks=spec.search.max_blocks)
+        passes = _live_passes(noise, spec, dice)
+        state = State(spec=spec, launch=launch, passes=passes, known=(), noise=noise_of((), ()))
+        wrong += any(stopped_wrongly(state, level) for level in spec.workload.levels)
+    return wrong / launches
+
+
+def stopped_wrongly(state: State, level: Level) -> bool:
+    """Whether any look at this level calls a K beaten."""
+    most, least = state.launch.max_blocks, state.spec.search.min_blocks
+    for done in range(least, most + 1):
+        seen = replace(state, passes=[p for p in state.passes if p.block < done])
+        ks = state.launch.num_speculative_tokens
+        if any(s.beaten for s in settle(seen, level, ks, most - least + 1)):
+            return True
+    return False
+
+
+def _live_passes(noise: Noise, spec: StudySpec, dice: np.random.Generator) -> list[Pass]:
+    design = Design(launches=1, blocks=spec.search.max_blocks, k=2)
+    passes = []
+    for k in LIVE.num_speculative_tokens:
+        slower = 0.0 if k in (0, 1) else -float(np.log1p(-spec.objective.tolerance))
+        mine = _passes(noise, design, _replies(design, 2 if k else 0, dice), 2, slower, dice)
+        passes += [replace(p, num_speculative_tokens=k) for p in mine]
+    return passes
 
 
 def _share(intervals: Sequence[Interval], truth: float) -> float:

@@ -68,7 +68,7 @@ def test_a_picture_that_fails_costs_only_the_picture(
     """best-config.yaml is there, the report is there without it, and the log says why."""
     paths = StudyPaths(root=tmp_path, name=SPEC.name)
     (paths.report / "curves.png").mkdir(parents=True)
-    files = write_results(SPEC, paths, RECORDS, recommend(SPEC, RECORDS), {})
+    files = write_results(SPEC, paths, RECORDS, recommend(SPEC, RECORDS), {}).files
     assert {f.name for f in files} == {"best-config.yaml", "vllm.yaml", "curves.csv", "report.md"}
     text = (paths.report / "report.md").read_text(encoding="utf-8")
     assert ".png" not in text

@@ -146,14 +146,3 @@ def test_nothing_drafted_has_no_interval() -> None:
     profile = SpecCounters(drafts=3).profile
     assert profile is not None
     assert profile.rate_interval is None
-
-
-@pytest.mark.parametrize(
-    ("drafts", "accepted", "useless"), [(1791, 0, True), (199, 0, False), (1791, 1, False)]
-)
-def test_a_draft_is_useless_when_enough_was_refused(
-    drafts: int, accepted: int, *, useless: bool
-) -> None:
-    """Not one of some hundreds: a larger K will not mend that; a handful says nothing yet."""
-    counters = SpecCounters(drafts=drafts, draft_tokens=4 * drafts, accepted_tokens=accepted)
-    assert counters.useless is useless

@@ -92,14 +92,6 @@ def test_acceptance_of_an_engine_without_counters_is_unavailable() -> None:
     assert doubt.why.startswith("acceptance unavailable")
 
 
-def test_a_useless_draft_comes_with_its_likely_causes() -> None:
-    """Hundreds of drafts, not one token: first of all another tokenizer."""
-    doubt = only(baseline(), counted(arm("draft-4l", k=5, gain=0.46), 300, 1200, 0))
-    assert doubt.why == "draft useless: of 7200 tokens in 1800 drafts none was accepted"
-    assert doubt.remedy.startswith("another tokenizer than the target's, an untrained")
-    assert "a larger K will not help" in doubt.remedy
-
-
 def test_a_handful_of_drafts_is_insufficient() -> None:
     """Told with the interval that they allow."""
     doubt = only(baseline(), counted(arm(k=1), 2, 2, 1))

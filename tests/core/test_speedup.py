@@ -164,7 +164,7 @@ def test_constraints_drop_what_breaks_them() -> None:
     assert not [c for c in curves_of(SEARCH, nothing) if c.concurrency is None]
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0.1, 10))
 def test_a_faster_machine_has_the_same_curves(factor: float) -> None:
     """Every speed times the same factor: same speedups, same knees."""

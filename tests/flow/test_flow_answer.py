@@ -4,6 +4,7 @@ One study serves all tests here; it is measured once.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_the_report_tells_the_curve(study: Desk, done: Done) -> None:
     text = study.report("report.md")
     assert "Speculate with good at num_speculative_tokens = 4" in text
     assert all(name in text for name in ("good", *BROKEN))
+
+
+def test_the_replies_are_compared_with_plain_decoding(study: Desk, done: Done) -> None:
+    """Once for the winner as it was confirmed, and each of its requests can be looked at."""
+    text = study.report("report.md")
+    assert "### Replies compared with plain decoding" in text
+    assert re.search(r"^\| confirmation \| good \| 4 \| \d+ of 12 \|", text, re.MULTILINE)
+    shown = study.autotune("show", "s", "--requests", "last").text
+    assert len([line for line in shown.splitlines() if "confirmation-" in line]) == 12
 
 
 def test_a_draft_that_cannot_start_stops_nothing(study: Desk, done: Done) -> None:
@@ -147,6 +157,7 @@ def test_clean_deletes_what_the_study_made_and_nothing_else(study: Desk, done: D
     cleaned = study.autotune("clean", "s", "--yes")
     assert cleaned.code == 0, cleaned.text
     assert not study.launches
+    assert not (study.folder / "studies" / "s" / "reply.key").exists()
     assert not (study.folder / "reports" / "s").exists()
     assert (study.folder / "candidates.yaml").exists()
     assert (study.folder / "target" / "config.json").exists()

@@ -8,12 +8,15 @@ import pytest
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.recommendation import recommend
+from autotune.core.replies import Reply
+from autotune.core.replychecks import NO_CHECKS, ReplyChecks, check_replies
 from autotune.core.study import JSON, Target
 from autotune.core.trial import BASELINE, Record, Stage
 from autotune.core.wording import headline
 from autotune.reporting.report import render_report, write_report
 from autotune.reporting.tables import _acceptance
 from tests.builders import make_failure, make_record, make_spec
+from tests.builders_replies import make_reply
 from tests.builders_study import make_study_records
 from tests.goldens import check_golden
 
@@ -30,14 +33,89 @@ PROVENANCE: dict[str, JSON] = {
 }
 
 
-def report(records: list[Record]) -> str:
+def report(records: list[Record], checks: ReplyChecks = NO_CHECKS) -> str:
     """The report of a study with these records."""
-    return render_report(SPEC, records, recommend(SPEC, records), PROVENANCE)
+    return render_report(SPEC, records, recommend(SPEC, records), PROVENANCE, checks)
+
+
+def said(records: list[Record], temperature: float) -> ReplyChecks:
+    """Replies to short and long prompts: eagle is slow on the long ones, ngram babbles."""
+    replies = [
+        _said(record, level.concurrency, block, i)
+        for record in records
+        if record.measurement
+        for level in SPEC.workload.levels
+        for block in range(3)
+        for i in range(8)
+    ]
+    return check_replies(replies, temperature, recommend(SPEC, records).noise.launch)
+
+
+def _said(record: Record, concurrency: int, block: int, i: int) -> Reply:
+    trial = record.trial
+    words = [f"{block}{i}w{n}" for n in range(20)]
+    if trial.candidate == "ngram" and i != 3:
+        words[1:] = ["the", "loop"] * 8
+    elif trial.candidate == "eagle" and i < 2:
+        words[10 + i] = "another"
+    elif trial.repeat and i == 5:
+        words[17] = "another"
+    seconds = 2.0 if i % 2 else 1.0
+    if trial.candidate == "eagle" and trial.num_speculative_tokens:
+        seconds *= 1.4 + 0.01 * block if i % 2 else 0.5 + 0.01 * block
+    return make_reply(
+        " ".join(words),
+        trial.candidate,
+        trial.num_speculative_tokens,
+        prompt=f"{i}",
+        launch=record.launch_id,
+        split=trial.stage.prompts,
+        concurrency=concurrency,
+        block=block,
+        prompt_tokens=6000 if i % 2 else 80,
+        tokens=25,
+        seconds=seconds,
+    )
 
 
 def test_golden() -> None:
     """The report of a study that found a winner, whole."""
-    check_golden("report.md", report(make_study_records()))
+    records = make_study_records()
+    check_golden("report.md", report(records, said(records, 0.0)))
+
+
+def test_at_a_temperature_lengths_and_variety_are_compared() -> None:
+    """No word of matching; what babbles is flagged, and said at the top."""
+    records = make_study_records()
+    checks = said(records, 0.7)
+    text = report(records, checks)
+    assert "replies that match" not in text
+    row = next(x for x in text.splitlines() if x.startswith("| search | ngram | 2 |"))
+    assert re.search(r"1\.00 → 0\.\d\d \| 0\.\d\dx \[.*\| yes \|$", row)
+    assert "- With ngram at K = 0 the replies are not like those of plain decoding" in text
+
+
+def test_replies_are_never_called_the_same() -> None:
+    """They match, or they differ."""
+    records = make_study_records()
+    text = report(records, said(records, 0.0))
+    assert "identical" not in text.lower()
+    assert "21 of 24" in text
+
+
+def test_without_samples_there_is_no_section_of_replies() -> None:
+    """Of records that an older autotune left."""
+    assert "## Replies" not in report(make_study_records())
+
+
+def test_one_length_of_prompts_is_no_table() -> None:
+    """The speedup by length is that of the whole."""
+    records = make_study_records()
+    checks = said(records, 0.0)
+    first = min(b.bucket for b in checks.buckets)
+    kept = tuple(b for b in checks.buckets if b.bucket == first)
+    assert "Speedup by prompt length" in report(records, checks)
+    assert "Speedup by prompt length" not in report(records, replace(checks, buckets=kept))
 
 
 def test_golden_do_not_speculate() -> None:

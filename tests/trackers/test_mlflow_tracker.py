@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from autotune.core.recommendation import recommend
+from autotune.core.replychecks import check_replies
 from autotune.core.trial import Record
 from autotune.trackers.mlflow import MlflowTracker, tail
 from tests.builders import make_failure, make_record, make_spec
+from tests.builders_replies import make_reply
 from tests.builders_study import make_study_records
 
 SPEC = make_spec()
@@ -199,6 +201,16 @@ def test_a_changed_curve_shows_its_newest_value(shown: Shown) -> None:
     assert not tracker.off
     metrics = tracker._client.get_run(tracker._parent).data.metrics
     assert metrics["best.speedup"] == pytest.approx(1.29 * 0.9, abs=0.02)
+
+
+def test_what_the_replies_tell_is_on_the_parent(shown: Shown) -> None:
+    """The rate of matching replies beside the curve, with the same step."""
+    tracker = MlflowTracker(f"sqlite:///{shown.home / 'mlflow.db'}", "autotune", SPEC, "replies")
+    replies = [make_reply("a b"), make_reply("a c", "eagle", 2, launch="001")]
+    tracker.finish(SPEC, RESULT, [], check_replies(replies, 0.0, RESULT.noise.launch))
+    assert not tracker.off
+    parent = tracker._client.get_run(tracker._parent)
+    assert shown.history(parent, "match_rate.search.eagle.c1") == [(2, 0.0)]
 
 
 def test_artifacts_that_cannot_be_stored_do_not_stop_the_metrics(

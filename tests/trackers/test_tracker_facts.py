@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
+from autotune.core.replychecks import NO_CHECKS, check_replies
 from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
@@ -13,6 +15,7 @@ from autotune.trackers._facts import (
     finite,
     metrics,
     params,
+    reply_metrics,
     result_metrics,
     run_key,
     safe_name,
@@ -20,6 +23,7 @@ from autotune.trackers._facts import (
 )
 from autotune.trackers._store import artifact_location, resolve, without_password
 from tests.builders import make_failure, make_record, make_spec
+from tests.builders_replies import make_reply
 from tests.builders_study import make_study_records
 
 SPEC = make_spec()
@@ -129,6 +133,32 @@ def test_settings_are_params() -> None:
 def test_the_result_of_nothing_is_nothing() -> None:
     """No curve, no metric."""
     assert result_metrics(recommend(SPEC, [])) == []
+
+
+def test_replies_are_rates_and_ratios_with_k_as_the_step() -> None:
+    """One of two matches, one parts after a word; the long prompt runs twice as fast."""
+    replies = [
+        make_reply(
+            text, name, k, prompt=prompt, prompt_tokens=length, launch=str(k), seconds=seconds
+        )
+        for name, k, prompt, length, text, seconds in (
+            ("baseline", 0, "a", 10, "one two", 1.0),
+            ("baseline", 0, "b", 300, "one two", 1.0),
+            ("eagle", 3, "a", 10, "one two", 1.0),
+            ("eagle", 3, "b", 300, "one other", 0.5),
+        )
+    ]
+    effect = LaunchEffect(sd=0.02, dof=4.0, launches=0)
+    found = reply_metrics(check_replies(replies, 0.0, effect))
+    assert {v.step for v in found} == {3}
+    values = {v.name: v.value for v in found}
+    assert values["match_rate.search.eagle.overall"] == 0.5
+    assert values["words_before_difference.search.eagle.c1"] == 1.0
+    assert values["speedup_by_length.search.eagle.c1.from_256_tokens"] == pytest.approx(2.0)
+    warm = {v.name for v in reply_metrics(check_replies(replies, 0.7, effect))}
+    assert "reply_length_ratio.search.eagle" in warm
+    assert not [name for name in warm if name.startswith("match")]
+    assert reply_metrics(NO_CHECKS) == []
 
 
 def test_a_relative_database_is_made_absolute(

@@ -9,7 +9,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.core.acceptance import SpecCounters
@@ -60,6 +60,11 @@ class Call:
         return random.Random(f"{self.candidate}/{self.k}/{place}")
 
 
+def always(temperature: float) -> bool:
+    """At any temperature."""
+    return True
+
+
 def no_trouble(call: Call) -> str | None:
     """Nothing happens."""
 
@@ -85,6 +90,8 @@ class World:
     """How late the client is in every pass."""
     around: Callable[[Call], Surroundings] = quiet
     """What goes on around a pass besides serving it."""
+    accepts: Callable[[float], bool] = always
+    """Whether drafts are accepted at this temperature."""
     now: float = 0.0
     orders: list[ServeOrder] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -144,6 +151,7 @@ class World:
         server.drained = False
         error = self.trouble(call)
         self.now += self.pass_s
+        server.accepts = self.accepts(workload.sampling.temperature)
         return server.answer(call, workload.max_tokens, error)
 
 
@@ -156,6 +164,7 @@ class FakeServer:
     k_max: int
     live: bool
     drained: bool = True
+    accepts: bool = True
     tokens: int = 0
     spec: SpecCounters = field(default_factory=SpecCounters)
     steps: dict[int, int] = field(default_factory=dict)
@@ -206,7 +215,9 @@ class FakeServer:
         in_force = call.k if self.world.force_k is None else self.world.force_k
         self.steps[in_force] = self.steps.get(in_force, 0) + max(tokens, 1)
         self.tokens += tokens
-        self.spec += drafted(call.candidate, call.k, tokens)
+        spec = drafted(call.candidate, call.k, tokens)
+        nothing = replace(spec, accepted_tokens=0, accepted_per_pos=(0,) * call.k)
+        self.spec += spec if self.accepts else nothing
         each = max_tokens if not error else 0
         samples = tuple(sample(prompt, each, duration, error) for prompt in call.prompts)
         return LoadResult(
@@ -313,7 +324,7 @@ def make_launch(
     )
 
 
-def run_one(rig: Rig, launch: Launch) -> list[Record]:
+def run_one(rig: Rig, launch: Launch, known: Sequence[Record] = ()) -> list[Record]:
     """The records of one launch, in a folder of its own."""
     folder = rig.paths.next_launch()
-    return list(run_launch(launch, rig, write_config(launch, folder), folder))
+    return list(run_launch(launch, rig, write_config(launch, folder), folder, known))

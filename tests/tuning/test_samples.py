@@ -1,16 +1,17 @@
 """Per-request samples on disk."""
 
-import hashlib
 import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from autotune.core.replies import print_of
 from autotune.core.study import JSON
 from autotune.ports import RequestSample
-from autotune.tuning.samples import LINES, PARQUET, SampleWriter, compact, read
+from autotune.tuning.samples import LINES, PARQUET, SampleWriter, compact, read, rows
 
+KEY = b"a key of this test"
 HEADER: dict[str, JSON] = {
     "num_speculative_tokens": 3,
     "concurrency": 4,
@@ -39,7 +40,7 @@ def sample(prompt_id: str = "p0", error: str | None = None) -> RequestSample:
 def write(folder: Path, *passes: list[RequestSample]) -> Path:
     """A samples file with these passes."""
     path = folder / LINES
-    with SampleWriter(path) as writer:
+    with SampleWriter(path, KEY) as writer:
         for order, samples in enumerate(passes):
             writer.append(HEADER | {"order": order}, samples)
     return path
@@ -47,6 +48,7 @@ def write(folder: Path, *passes: list[RequestSample]) -> Path:
 
 def test_line_has_the_pass_and_the_request(tmp_path: Path) -> None:
     """One JSON line per request: which pass, which prompt, tokens and times."""
+    said = print_of("a secret reply", KEY)
     (line,) = write(tmp_path, [sample()]).read_text().splitlines()
     assert json.loads(line) == HEADER | {
         "order": 0,
@@ -58,7 +60,10 @@ def test_line_has_the_pass_and_the_request(tmp_path: Path) -> None:
         "end_s": 1.5,
         "finish_reason": "stop",
         "error": None,
-        "text_sha1": hashlib.sha1(b"a secret reply", usedforsecurity=False).hexdigest(),
+        "reply_words": said.words,
+        "reply_marks": said.marks,
+        "reply_whole": said.whole,
+        "distinct_2": 1.0,
         "chunk_ms": [12.35, 200.0],
         "chunk_tokens": [1, 2],
     }
@@ -75,7 +80,7 @@ def test_pass_is_on_disk_before_the_next(tmp_path: Path, monkeypatch: pytest.Mon
     """When append returns the lines have been synced, with the file still open."""
     synced: list[int] = []
     monkeypatch.setattr("autotune.tuning.samples.os.fsync", synced.append)
-    with SampleWriter(tmp_path / LINES) as writer:
+    with SampleWriter(tmp_path / LINES, KEY) as writer:
         writer.append(HEADER, [sample(), sample("p1")])
         assert len(synced) == 1
         assert len((tmp_path / LINES).read_text().splitlines()) == 2
@@ -84,11 +89,13 @@ def test_pass_is_on_disk_before_the_next(tmp_path: Path, monkeypatch: pytest.Mon
 def test_lines_and_parquet_read_the_same(tmp_path: Path) -> None:
     """Reading does not tell whether the launch has ended."""
     path = write(tmp_path, [sample(), sample("p1", error="HTTP 500: no")], [sample("p2")])
-    before = read(tmp_path)
+    before, requests = read(tmp_path), rows(tmp_path)
+    assert [row["error"] for row in requests] == [None, "HTTP 500: no", None]
     assert compact(path) == tmp_path / PARQUET
     assert [path.name for path in tmp_path.iterdir()] == [PARQUET]
     after = read(tmp_path)
     pd.testing.assert_frame_equal(before, after)
+    assert rows(tmp_path) == requests
     assert list(after["order"]) == [0, 0, 1]
     assert list(after["chunk_tokens"].iloc[0]) == [1, 2]
 
@@ -138,3 +145,15 @@ def test_launch_without_samples_is_an_empty_table(tmp_path: Path) -> None:
     assert read(tmp_path).empty
     compact(path)
     assert "prompt_id" in read(tmp_path).columns
+
+
+def test_a_launch_without_a_samples_file_has_no_rows(tmp_path: Path) -> None:
+    """One that could not start, or whose folder is gone."""
+    assert rows(tmp_path / "nowhere") == []
+
+
+def test_the_rows_of_a_torn_file_are_its_whole_lines(tmp_path: Path) -> None:
+    """A launch that runs is read between two writes."""
+    path = write(tmp_path, [sample(), sample("p1")])
+    path.write_bytes(path.read_bytes()[:-30])
+    assert [row["prompt_id"] for row in rows(tmp_path)] == ["p0"]
