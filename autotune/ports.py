@@ -138,6 +138,9 @@ class RequestSample:
     chunk_s: tuple[float, ...]
     chunk_tokens: tuple[int, ...]
     """Output tokens carried by each chunk, from the running usage."""
+    waited_s: float = 0.0
+    """How long after `sent_s` the request was really sent. In an open loop `sent_s` is the time at
+    which it was to arrive: what it then waited for a free slot is part of its latency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +154,28 @@ class LoadResult:
     """The latest that the client came to a due timer: its timestamps may be this late."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """How requests come by themselves."""
+
+    request_rate: float
+    """Requests per second."""
+    seed: str
+    """The same seed, number of requests and rate give the same arrival times."""
+
+
 class LoadGenerator(Protocol):
-    """Sends a pass and times it."""
+    """Sends a pass and times it, with at most `concurrency` requests under way."""
 
     def run(
-        self, server: Server, workload: Workload, requests: Sequence[Request], concurrency: int
-    ) -> LoadResult: ...
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
+    ) -> LoadResult:
+        """One pass; without `arrivals` the next request is sent when another has ended."""
 
 
 class Tracker(Protocol):

@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.latency import RequestTimes
 from autotune.core.study import (
     Candidate,
     Level,
@@ -25,7 +26,6 @@ from autotune.core.trial import (
     Cause,
     EngineFacts,
     Failure,
-    Latencies,
     Measurement,
     Outcome,
     Pass,
@@ -127,17 +127,18 @@ def make_facts(*, k: int = 0, boot_s: float = 35.0) -> EngineFacts:
     )
 
 
-def make_latencies(tput: float, concurrency: int) -> Latencies:
-    """Latencies that agree with the throughput of one stream."""
+def make_times(tput: float, concurrency: int, requests: int) -> RequestTimes:
+    """Times that agree with the throughput of one stream; the last request is the slowest."""
     tpot = 1000.0 * concurrency / tput
     ttft = 40.0 + 12.0 * concurrency
-    return Latencies(
-        median_ttft_ms=ttft,
-        p99_ttft_ms=ttft * 1.8,
-        median_tpot_ms=tpot,
-        p99_tpot_ms=tpot * 1.3,
-        median_e2e_ms=ttft + tpot * (OUTPUT_TOKENS - 1),
-        p99_e2e_ms=ttft * 1.8 + tpot * 1.3 * (OUTPUT_TOKENS - 1),
+    slow = [(i / max(requests - 1, 1)) ** 8 for i in range(requests)]
+    first = [ttft * (1 + 0.8 * s) for s in slow]
+    per_token = [tpot * (1 + 0.3 * s) for s in slow]
+    whole = [a + b * (OUTPUT_TOKENS - 1) for a, b in zip(first, per_token, strict=True)]
+    return RequestTimes(
+        ttft_ms=tuple(round(x, 1) for x in first),
+        tpot_ms=tuple(round(x, 1) for x in per_token),
+        e2e_ms=tuple(round(x, 1) for x in whole),
     )
 
 
@@ -184,7 +185,7 @@ def make_pass(
         failed=0,
         prompt_tokens=30 * requests,
         output_tokens=tokens,
-        latencies=make_latencies(measured, concurrency),
+        times=make_times(measured, concurrency, requests),
         spec=make_counters(k, spec_profile, round(tokens / length)),
         invalid=invalid,
     )

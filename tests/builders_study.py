@@ -4,8 +4,11 @@ The eagle head wins at K = 2 with about 1.28x overall; n-gram gains at concurren
 at 4; the four-layer draft is not worth it.
 """
 
-from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
-from tests.builders import BASE, make_record
+from dataclasses import replace
+
+from autotune.core.study import Level, Slo, StudySpec, Workload
+from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
+from tests.builders import BASE, make_record, make_spec, make_workload
 
 SPEEDUPS: dict[str, dict[int, dict[int, float]]] = {
     "eagle": {
@@ -95,3 +98,26 @@ def make_study_records(*, confirmed: bool = True, scale: float = 1.0) -> list[Re
     if confirmed:
         records += make_confirmation("eagle", 2, scale=scale)
     return records
+
+
+def at_rate(record: Record, request_rate: float | None, concurrency: int = 4) -> Record:
+    """The record with the passes of one concurrency as an open loop's."""
+    if not isinstance(record.outcome, Measurement):
+        return record
+    passes = tuple(
+        replace(p, request_rate=request_rate) if p.concurrency == concurrency else p
+        for p in record.outcome.passes
+    )
+    return replace(record, outcome=replace(record.outcome, passes=passes))
+
+
+def make_open_spec(request_rate: float = 2.5, slo: Slo | None = None) -> StudySpec:
+    """The study with concurrency 4 as an open loop."""
+    workload: Workload = make_workload()
+    levels = (Level(concurrency=1, weight=2.0), Level(concurrency=4, request_rate=request_rate))
+    return make_spec(workload=replace(workload, levels=levels, slo=slo))
+
+
+def make_open_records(request_rate: float = 2.5, *, confirmed: bool = True) -> list[Record]:
+    """The records of that study."""
+    return [at_rate(r, request_rate) for r in make_study_records(confirmed=confirmed)]

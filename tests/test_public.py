@@ -22,7 +22,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLUGINS = {
     "engines": ("simulated", "vllm"),
     "exporters": ("best_config", "vllm_yaml"),
-    "loadgens": ("closed_loop",),
+    "loadgens": ("closed_loop", "open_loop"),
 }
 
 

@@ -5,6 +5,7 @@ plain lines only; a throughput is the report's, the geometric mean over blocks. 
 anything.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from autotune.core.plan import estimate
 from autotune.core.recommendation import finalists
 from autotune.core.statistics import mean_of
-from autotune.core.study import StudySpec
+from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
-from autotune.core.wording import conditions
+from autotune.core.wording import conditions, level_words
 from autotune.tuning.events import (
     CandidateBeaten,
     Event,
@@ -43,6 +44,19 @@ def throughput(measured: Measurement, concurrency: int) -> float | None:
     """Output tokens per second, geometric mean over the valid blocks; None without one."""
     logs = [p.log_throughput for p in measured.at(concurrency)]
     return mean_of(logs).interval().mean if logs else None
+
+
+def mean_e2e_ms(measured: Measurement, concurrency: int) -> float | None:
+    """Mean E2E latency, geometric mean over the valid blocks; None without one."""
+    logs = [math.log(p.mean_e2e_ms) for p in measured.at(concurrency) if p.mean_e2e_ms]
+    return mean_of(logs).interval().mean if logs else None
+
+
+def level_figure(measured: Measurement, level: Level) -> str:
+    """What is compared at a level, without its unit; empty without a valid block."""
+    of = throughput if level.request_rate is None else mean_e2e_ms
+    found = of(measured, level.concurrency)
+    return f"{found:.1f}" if found is not None else ""
 
 
 @dataclass(slots=True)
@@ -102,18 +116,17 @@ class Screen:
     def _passed(self, launch: Launch, measured: Pass) -> None:
         self.passes.append(measured)
         self._status(
-            f"{launch.name} K = {measured.num_speculative_tokens}, concurrency "
-            f"{measured.concurrency}, block {measured.block + 1}: "
-            f"{measured.output_throughput:.1f} tok/s"
+            f"{launch.name} K = {measured.num_speculative_tokens}, {level_words(measured)}, "
+            f"block {measured.block + 1}: {_speed(measured)}"
         )
         if measured.invalid:
             self._say(
-                f"  [yellow]invalid pass[/] K = {measured.num_speculative_tokens}, concurrency "
-                f"{measured.concurrency}: {escape(measured.invalid)}"
+                f"  [yellow]invalid pass[/] K = {measured.num_speculative_tokens}, "
+                f"{level_words(measured)}: {escape(measured.invalid)}"
             )
 
     def _ended(self, launch: Launch, failure: Failure | None) -> None:
-        for line in _table(launch, self.passes):
+        for line in _table(launch, self.passes, self.spec.workload.levels):
             self._say(f"  {line}")
         if failure:
             self._say(f"  [red]{failure.cause.value}[/]: {escape(failure.detail)}")
@@ -144,16 +157,29 @@ def screen(console: Console, spec: StudySpec, budget_s: float | None) -> Iterato
         yield Screen(console, spec, progress, budget_s)
 
 
-def _table(launch: Launch, passes: Sequence[Pass]) -> Iterator[str]:
+def _speed(measured: Pass) -> str:
+    if measured.request_rate is None:
+        return f"{measured.output_throughput:.1f} tok/s"
+    found = measured.mean_e2e_ms
+    return "no reply" if found is None else f"{found:.0f} ms mean E2E latency"
+
+
+def _table(launch: Launch, passes: Sequence[Pass], levels: Sequence[Level]) -> Iterator[str]:
     for k in launch.num_speculative_tokens:
         mine = Measurement(passes=tuple(p for p in passes if p.num_speculative_tokens == k))
         cells = [
-            f"{found:7.1f} tok/s at c = {concurrency} ({len(mine.at(concurrency))} blocks)"
-            for concurrency in sorted({p.concurrency for p in passes})
-            if (found := throughput(mine, concurrency)) is not None
+            f"{found:>7} {_unit(level)} ({len(mine.at(level.concurrency))} blocks)"
+            for level in sorted(levels, key=lambda level: level.concurrency)
+            if (found := level_figure(mine, level))
         ]
         if cells:
             yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(mine)}"
+
+
+def _unit(level: Level) -> str:
+    if level.request_rate is None:
+        return f"tok/s at c = {level.concurrency}"
+    return f"ms E2E at {level.request_rate:g} req/s"
 
 
 def _acceptance(measured: Measurement) -> str:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune.cli.exits import Exit
+from autotune.core.evidence import LevelEvidence
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.replychecks import ReplyChecks, check_replies
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record
-from autotune.core.wording import headline
+from autotune.core.wording import headline, level_words
 from autotune.files import write_text
 from autotune.ports import Exporter, find, names
 from autotune.reporting.provenance import gather
@@ -111,12 +112,21 @@ def announce(
     console.print(f"[bold]{escape(headline(spec, result))}[/]")
     for level in result.levels:
         console.print(
-            f"  concurrency {level.concurrency}: {level.speedup.show()}, "
-            f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s "
+            f"  {level_words(level)}: {level.speedup.show()}, {_compared(level)} "
             f"({level.blocks} blocks)"
         )
+        if level.baseline_goodput and level.goodput:
+            good = f"{level.baseline_goodput.show()} -> {level.goodput.show()}"
+            console.print(f"    goodput {escape(good)}")
     for reason in (*result.reasons[1:], *remarks):
         console.print(f"  {escape(reason)}")
     for launch in left:
         console.print(f"  [yellow]left out for lack of time[/]: {escape(launch.why)}")
     console.print(f"  report and configuration: {paths.report}")
+
+
+def _compared(level: LevelEvidence) -> str:
+    """Both arms' figure of what the speedup is a ratio of."""
+    if level.baseline_mean_e2e_ms is None or level.mean_e2e_ms is None:
+        return f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s"
+    return f"{level.baseline_mean_e2e_ms:.0f} -> {level.mean_e2e_ms:.0f} ms mean E2E latency"

@@ -20,7 +20,7 @@ from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
-from autotune.ports import LoadGenerator, Tracker, find
+from autotune.ports import LoadGenerator, Tracker, find, names
 from autotune.trackers._store import without_password
 from autotune.tuning import saved
 from autotune.tuning.ledger import Ledger, read_records
@@ -91,12 +91,12 @@ def _measure(
     forgotten: frozenset[str],
 ) -> list[Record]:
     spec, seen = ready.loaded.spec, list(records)
-    generator: LoadGenerator = find("loadgens", "closed_loop")
+    generators: dict[str, LoadGenerator] = {n: find("loadgens", n) for n in names("loadgens")}
     with screen(console, spec, ready.budget_s) as view:
         rig = Rig(
             spec=spec,
             engine=ready.engine,
-            load_generator=generator,
+            load_generators=generators,
             paths=ready.paths,
             fingerprint=ready.fingerprint,
             notify=view.on,

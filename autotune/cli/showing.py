@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autotune.cli.progress import throughput
+from autotune.cli.progress import level_figure
 from autotune.cli.results import announce, provenance, write_results
 from autotune.core.plan import pending
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.statistics import CONFIDENCE, Interval
+from autotune.core.study import Level
 from autotune.core.trial import Failure, Pass, Record, Stage
 from autotune.core.wording import conditions
 from autotune.errors import UserError
@@ -152,13 +153,19 @@ def _trial_table(opened: Opened) -> Table:
     title = f"study {spec.name}; speedups {conditions(spec)}, {CONFIDENCE:.0%} intervals"
     table = Table("launch", "stage", "candidate", "K", title=escape(title))
     for level in spec.workload.levels:
-        table.add_column(f"tok/s c={level.concurrency}", justify="right")
+        table.add_column(_column(level), justify="right")
     table.add_column("acceptance length", justify="right")
     table.add_column("overall speedup", justify="right")
     speedups = _speedups(opened.result)
     for record in opened.records:
         table.add_row(*_trial_row(opened, record, speedups))
     return table
+
+
+def _column(level: Level) -> str:
+    if level.request_rate is None:
+        return f"tok/s c={level.concurrency}"
+    return f"E2E ms {level.request_rate:g} req/s"
 
 
 def _speedups(result: Recommendation) -> dict[tuple[bool, str, int], Interval]:
@@ -180,12 +187,11 @@ def _trial_row(
     head = [record.launch_id, trial.stage.value, trial.candidate, str(k)]
     if isinstance(record.outcome, Failure):
         return [*head, "[red]failed[/]", *[""] * (len(levels) + 1)]
-    found = [throughput(record.outcome, level.concurrency) for level in levels]
     profile = record.outcome.spec.profile if record.outcome.spec else None
     speedup = speedups.get((trial.stage is Stage.CONFIRM, trial.candidate, k))
     return [
         *head,
-        *(f"{value:.1f}" if value is not None else "" for value in found),
+        *(level_figure(record.outcome, level) for level in levels),
         f"{profile.length:.2f}" if profile else "",
         speedup.show() if speedup else "",
     ]

@@ -44,6 +44,7 @@ def core_workload(workload: WorkloadSection, prompts: Prompts) -> Workload:
         ignore_eos=workload.ignore_eos,
         chat_template_kwargs=thawed(workload.chat_template_kwargs),
         requests_per_stream=workload.requests_per_stream,
+        slo=workload.slo.value() if workload.slo else None,
     )
 
 

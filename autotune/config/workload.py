@@ -4,7 +4,7 @@ Rule: it is production's traffic or the answer is worth nothing, so what vLLM wo
 or answer differently while it speculates is a fault here.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     JsonValue,
     field_validator,
+    model_validator,
 )
 
 from autotune.config.faults import Said, raise_if_any
@@ -26,22 +27,48 @@ from autotune.config.sections import (
     refused,
     thawed,
 )
+from autotune.config.values import Milliseconds
 from autotune.config.vllm_fields import HARMLESS_SAMPLING, REFUSED_SAMPLING, REQUEST_FIELDS
-from autotune.core.study import Level, Sampling
+from autotune.core.study import Level, Sampling, Slo
 
 
 class LevelSection(Section):
     """One concurrency of the workload."""
 
     level: Positive
-    """How many requests are under way at any time."""
+    """How many requests are under way at any time; with a request_rate, at most."""
     weight: float = Field(default=1.0, gt=0)
     """What the level counts in the overall pick."""
+    request_rate: float | None = Field(default=None, gt=0)
+    """Requests per second, coming by themselves (Poisson arrivals): the open loop of `vllm bench
+    serve --request-rate R --max-concurrency level`. Throughput is the rate's there, so the speedup
+    is one of mean E2E latency. A block takes requests_per_stream * level / request_rate seconds.
+    Without it the level is a closed loop."""
 
 
 def _levels(value: object) -> object:
     items = value if isinstance(value, list) else [value]
     return [{"level": item} if not isinstance(item, dict) else item for item in items]
+
+
+class SloSection(Section):
+    """Service level objectives with their unit, such as `ttft: 300 ms`; any of them."""
+
+    ttft: Milliseconds | None = None
+    """Time to the first token."""
+    tpot: Milliseconds | None = None
+    """Time per further token, mean over a reply."""
+    e2e: Milliseconds | None = None
+    """Time to the last token."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        self.value()
+        return self
+
+    def value(self) -> Slo:
+        """The core's value."""
+        return Slo(ttft_ms=self.ttft, tpot_ms=self.tpot, e2e_ms=self.e2e)
 
 
 def _sampling_schema(schema: dict[str, Any]) -> None:
@@ -89,7 +116,8 @@ class WorkloadSection(Section):
         BeforeValidator(_levels, json_schema_input_type=Positive | list[Positive | LevelSection]),
         AfterValidator(not_empty),
     ]
-    """Requests under way at any time: a number, a list, or a list of {level, weight}."""
+    """Requests under way at any time: a number, a list, or a list of {level, weight,
+    request_rate}."""
     max_tokens: Positive
     """Longest reply, in tokens."""
     sampling: SamplingSection
@@ -100,13 +128,16 @@ class WorkloadSection(Section):
     """Requests per concurrent stream in one block of prompts."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default={})
     """Arguments of the chat template, such as enable_thinking."""
+    slo: SloSection | None = None
+    """What makes a request a good one. Goodput, the good requests per second, is then shown beside
+    the speedup, as in `vllm bench serve --goodput`; it is not what is maximised."""
 
     @field_validator("concurrency")
     @classmethod
     def _once(cls, levels: tuple[LevelSection, ...]) -> tuple[LevelSection, ...]:
         found = [level.level for level in levels]
         faults: list[Said] = [
-            ((i,), f"concurrency {level} stands here twice")
+            ((i,), f"concurrency {level} stands here twice; a level has one request_rate or none")
             for i, level in enumerate(found)
             if level in found[:i]
         ]
@@ -116,4 +147,7 @@ class WorkloadSection(Section):
     @property
     def levels(self) -> tuple[Level, ...]:
         """The core's values."""
-        return tuple(Level(concurrency=lv.level, weight=lv.weight) for lv in self.concurrency)
+        return tuple(
+            Level(concurrency=lv.level, weight=lv.weight, request_rate=lv.request_rate)
+            for lv in self.concurrency
+        )

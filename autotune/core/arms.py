@@ -3,9 +3,11 @@
 Rule: an invalid pass does not exist here.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from autotune.core.trial import Pass, Record
 
@@ -23,6 +25,11 @@ class Arm:
             for p in record.measurement.at(concurrency) if record.measurement else ():
                 found[p.block].append(p)
         return found
+
+    def throughput(self, concurrency: int, blocks: Collection[int]) -> float:
+        """Output tokens per second, geometric mean over the launches and these blocks."""
+        found = self.passes(concurrency)
+        return math.exp(fmean(fmean(p.log_throughput for p in found[b]) for b in blocks))
 
     def launches(self, concurrency: int) -> int:
         """How many launches measured this level."""

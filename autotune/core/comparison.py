@@ -106,7 +106,7 @@ def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison 
 
 
 def _speed(passes: Sequence[Pass]) -> float:
-    return fmean(p.log_throughput for p in passes)
+    return fmean(p.log_speed for p in passes)
 
 
 def _by_steps(
@@ -116,6 +116,8 @@ def _by_steps(
     for mine, theirs in pairs:
         ours = [p.steps for p in mine if p.steps]
         others = [p.steps for p in theirs if p.steps]
+        if any(p.request_rate is not None for p in (*mine, *theirs)):
+            return None  # what waits in a queue is no step
         shapes = {len(s.reply_tokens) for s in (*ours, *others)}
         if len(ours) < len(mine) or len(others) < len(theirs) or len(shapes) != 1:
             return None

@@ -1,15 +1,70 @@
-"""Latencies of a pass from the times of its requests.
+"""Latencies from the times of requests: of one pass, or pooled over all passes of a point.
 
 Laws: over successful requests only; time per output token is (last - first token) / (tokens - 1)
-with the tokens of the usage, because one chunk may carry several.
+with the tokens of the usage, because one chunk may carry several; a percentile is taken over all
+requests together, never averaged over passes, and says over how many.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 
-from autotune.core.trial import Latencies
+DECIMALS = 1
+"""Tenths of a millisecond: the times ride along in every record, once for each request."""
+ENOUGH_FOR_P99 = 100
+"""Below so many requests the 99th percentile is next to the worst of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Median and 99th percentile over some requests, in milliseconds."""
+
+    median_ttft_ms: float
+    p99_ttft_ms: float
+    median_tpot_ms: float
+    p99_tpot_ms: float
+    median_e2e_ms: float
+    p99_e2e_ms: float
+    requests: int
+    """How many requests they were taken over."""
+
+    def remark(self, metric: str) -> str:
+        """` (next to the worst of 48 requests)` for a p99 that so few cannot give; else nothing."""
+        if not metric.startswith("p99") or self.requests >= ENOUGH_FOR_P99:
+            return ""
+        return f" (next to the worst of {self.requests} requests)"
+
+
+FIGURES = tuple(f.name for f in fields(Latencies) if f.name.endswith("_ms"))
+"""The names of the latency figures, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTimes:
+    """The times of each successful request, in milliseconds; the same place is the same request."""
+
+    ttft_ms: tuple[float, ...]
+    tpot_ms: tuple[float | None, ...]
+    """None for a reply of one token."""
+    e2e_ms: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.ttft_ms) == len(self.tpot_ms) == len(self.e2e_ms):
+            raise ValueError(
+                "need the same number of TTFT, TPOT and E2E times, and one at least, got "
+                f"{len(self.ttft_ms)}, {len(self.tpot_ms)}, {len(self.e2e_ms)}"
+            )
+
+    def __iter__(self) -> Iterator[tuple[float, float | None, float]]:
+        """TTFT, TPOT and E2E of one request after the other."""
+        return zip(self.ttft_ms, self.tpot_ms, self.e2e_ms, strict=True)
+
+    @property
+    def mean_e2e_ms(self) -> float:
+        """Mean milliseconds from arrival to the end of the reply."""
+        return sum(self.e2e_ms) / len(self.e2e_ms)
 
 
 class Timed(Protocol):
@@ -36,16 +91,29 @@ def time_per_output_token_s(request: Timed) -> float | None:
     return (request.chunk_s[-1] - request.first_token_s) / (request.output_tokens - 1)
 
 
-def summarise(requests: Iterable[Timed]) -> Latencies | None:
-    """Median and p99 of a pass; None without a successful request of two tokens or more."""
-    good = [r for r in requests if r.error is None]
-    first = [r.first_token_s - r.sent_s for r in good if r.first_token_s is not None]
-    per_token = [t for t in map(time_per_output_token_s, good) if t is not None]
+def request_times(requests: Iterable[Timed]) -> RequestTimes | None:
+    """The times of the successful requests, in their order; None without any."""
+    good = [(r, r.first_token_s) for r in requests if r.error is None]
+    timed = [(r, first) for r, first in good if first is not None]
+    if not timed:
+        return None
+    per_token = [time_per_output_token_s(r) for r, _ in timed]
+    return RequestTimes(
+        ttft_ms=tuple(_ms(first - r.sent_s) for r, first in timed),
+        tpot_ms=tuple(None if t is None else _ms(t) for t in per_token),
+        e2e_ms=tuple(_ms(r.end_s - r.sent_s) for r, _ in timed),
+    )
+
+
+def pooled_latencies(parts: Iterable[RequestTimes | None]) -> Latencies | None:
+    """Median and p99 over the requests of all parts; None without a reply of two tokens."""
+    requests = [request for part in parts if part is not None for request in part]
+    per_token = [tpot for _, tpot, _ in requests if tpot is not None]
     if not per_token:
         return None
-    median_ttft, p99_ttft = _median_and_p99_ms(first)
-    median_tpot, p99_tpot = _median_and_p99_ms(per_token)
-    median_e2e, p99_e2e = _median_and_p99_ms([r.end_s - r.sent_s for r in good])
+    median_ttft, p99_ttft = _median_and_p99([ttft for ttft, _, _ in requests])
+    median_tpot, p99_tpot = _median_and_p99(per_token)
+    median_e2e, p99_e2e = _median_and_p99([e2e for _, _, e2e in requests])
     return Latencies(
         median_ttft_ms=median_ttft,
         p99_ttft_ms=p99_ttft,
@@ -53,9 +121,14 @@ def summarise(requests: Iterable[Timed]) -> Latencies | None:
         p99_tpot_ms=p99_tpot,
         median_e2e_ms=median_e2e,
         p99_e2e_ms=p99_e2e,
+        requests=len(requests),
     )
 
 
-def _median_and_p99_ms(seconds: Sequence[float]) -> tuple[float, float]:
-    median, p99 = np.percentile(seconds, [50, 99]) * 1e3
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, DECIMALS)
+
+
+def _median_and_p99(values: Sequence[float]) -> tuple[float, float]:
+    median, p99 = np.percentile(values, [50, 99])
     return float(median), float(p99)

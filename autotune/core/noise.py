@@ -20,7 +20,7 @@ from autotune.core.trial import Pass, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEffect:
-    """How much equal launches differ: the standard deviation of their mean log throughput."""
+    """How much equal launches differ: the standard deviation of their mean log speed."""
 
     sd: float
     dof: float
@@ -120,7 +120,7 @@ def _pass_effect_of(records: Sequence[Record], concurrency: int) -> PassEffect:
         for r in records
         if r.measurement and r.trial.num_speculative_tokens == 0
         for p in r.measurement.at(concurrency)
-        if p.steps is not None
+        if p.steps is not None and p.request_rate is None
     ]
     tokens = sum(p.output_tokens for _, p in plain) / max(sum(p.requests for _, p in plain), 1)
     return pass_effect(
@@ -160,6 +160,6 @@ def _launch_means(records: Sequence[Record], levels: Sequence[Level]) -> list[fl
 
 
 def _blocks(record: Record, concurrency: int) -> Mapping[int, float]:
-    """Log throughput of each valid block."""
+    """Log speed of each valid block."""
     passes = record.measurement.at(concurrency) if record.measurement else ()
-    return {p.block: p.log_throughput for p in passes}
+    return {p.block: p.log_speed for p in passes}

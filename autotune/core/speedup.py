@@ -5,21 +5,20 @@ a launch without speculation, never live K = 0; intervals that compare launches 
 effect; invalid passes never enter, nor do unfair comparisons (core/parity.py).
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile, SpecCounters
 from autotune.core.arms import Arm, arms
 from autotune.core.comparison import PLAIN, Comparer, comparer
 from autotune.core.knee import Knee, find_knee
+from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
 from autotune.core.study import Level, StudySpec
-from autotune.core.trial import Latencies, Pass, Record
+from autotune.core.trial import Pass, Record
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on
@@ -57,6 +56,8 @@ class SpeedupCurve:
     concurrency: int | None
     points: tuple[Point, ...]
     knee: Knee
+    request_rate: float | None = None
+    """Of an open loop, whose speedup is one of mean E2E latency; None overall."""
 
     @property
     def ks(self) -> tuple[int, ...]:
@@ -124,7 +125,8 @@ def violations(spec: StudySpec, point: Point, concurrency: int) -> list[str]:
         if value > constraint.upper:
             broken.append(
                 f"K = {point.num_speculative_tokens} at concurrency {concurrency}: "
-                f"{constraint.metric} is {value:.1f}, the constraint {constraint.upper:g}"
+                f"{constraint.metric} is {value:.1f}{point.latencies.remark(constraint.metric)}, "
+                f"the constraint {constraint.upper:g}"
             )
     return broken
 
@@ -153,7 +155,13 @@ def _curve(
     knee = find_knee(
         {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
     )
-    return SpeedupCurve(candidate=name, concurrency=concurrency, points=tuple(points), knee=knee)
+    return SpeedupCurve(
+        candidate=name,
+        concurrency=concurrency,
+        points=tuple(points),
+        knee=knee,
+        request_rate=chosen[0].request_rate if concurrency is not None else None,
+    )
 
 
 def _overall(
@@ -185,6 +193,7 @@ def _point(
     if estimate is None or len(known) < len(levels):
         return None
     arm, baseline = found.found[key], found.found[PLAIN]
+    shared = arm.passes(shown).keys() & baseline.passes(shown).keys()
     weights = [lv.weight for lv in levels]
     launches = arm.launches(shown), baseline.launches(shown)
     raw = weighted([pair.throughput for pair in known], weights)
@@ -201,36 +210,16 @@ def _point(
             else None
         ),
         bootstrapped=bootstrap(known[0].log_ratios) if len(levels) == 1 else None,
-        **_throughputs(arm, baseline, shown),
+        throughput=arm.throughput(shown, shared),
+        baseline_throughput=baseline.throughput(shown, shared),
         blocks=estimate.n,
         acceptance=_pooled_profile(passes),
-        latencies=mean_latencies([p for p in passes if p.concurrency == shown]),
+        latencies=pooled_latencies(p.times for p in passes if p.concurrency == shown),
     )
 
 
 def _valid(arm: Arm, concurrencies: Sequence[int]) -> list[Pass]:
     return [p for c in concurrencies for block in arm.passes(c).values() for p in block]
-
-
-def _throughputs(arm: Arm, baseline: Arm, concurrency: int) -> dict[str, float]:
-    """The geometric means of both arms over the blocks that both ran."""
-    mine, theirs = arm.passes(concurrency), baseline.passes(concurrency)
-    shared = mine.keys() & theirs.keys()
-    means = [
-        math.exp(fmean(fmean(p.log_throughput for p in side[b]) for b in shared))
-        for side in (mine, theirs)
-    ]
-    return {"throughput": means[0], "baseline_throughput": means[1]}
-
-
-def mean_latencies(passes: Sequence[Pass]) -> Latencies | None:
-    """Mean over the passes of each latency figure; None when no pass has any."""
-    known = [p.latencies for p in passes if p.latencies is not None]
-    if not known:
-        return None
-    return Latencies(
-        **{name: sum(getattr(x, name) for x in known) / len(known) for name in Latencies.__slots__}
-    )
 
 
 def _pooled_profile(passes: Sequence[Pass]) -> AcceptanceProfile | None:

@@ -4,6 +4,7 @@ Rule: the words are those of candidates.yaml and of vLLM; a value raises ValueEr
 and the offending numbers, the edge (config/) adds file and line.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -53,16 +54,62 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One concurrency of the workload, and what it counts in the overall pick."""
+    """One concurrency of the workload, and what it counts in the overall pick.
+
+    Without a request rate it is a closed loop: so many requests are under way at any time. With one
+    it is an open loop: requests come by themselves, and at most so many are under way.
+    """
 
     concurrency: int
     weight: float = 1.0
+    request_rate: float | None = None
+    """Requests per second, Poisson arrivals, as in `vllm bench serve --request-rate`."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
         if not self.weight > 0:
             raise ValueError(f"a level's weight must be positive, got {self.weight}")
+        if self.request_rate is not None and not 0 < self.request_rate < math.inf:
+            raise ValueError(
+                "request_rate is a positive number of requests per second (leave it out for the "
+                f"closed loop), got {self.request_rate}"
+            )
+
+    @property
+    def load_generator(self) -> str:
+        """The plugin of autotune/loadgens that sends this level's passes."""
+        return "closed_loop" if self.request_rate is None else "open_loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """Service level objectives: what a request must keep to be a good one, in milliseconds.
+
+    None asks nothing. As in `vllm bench serve --goodput`, a reply of one token keeps any TPOT.
+    """
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        bounds = [b for b in (self.ttft_ms, self.tpot_ms, self.e2e_ms) if b is not None]
+        if not bounds:
+            raise ValueError("slo needs at least one of ttft, tpot and e2e")
+        if min(bounds) <= 0:
+            raise ValueError(f"a service level objective must be positive, got {min(bounds):g} ms")
+
+    def kept(self, *, ttft_ms: float, tpot_ms: float | None, e2e_ms: float) -> bool:
+        """Whether a request with these times is a good one."""
+        return all(
+            bound is None or value is None or value <= bound
+            for bound, value in (
+                (self.ttft_ms, ttft_ms),
+                (self.tpot_ms, tpot_ms),
+                (self.e2e_ms, e2e_ms),
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +134,8 @@ class Workload:
     chat_template_kwargs: Mapping[str, JSON] = field(default_factory=dict)
     requests_per_stream: int = MIN_REQUESTS_PER_STREAM
     """Requests per concurrent stream in one block; fewer are all ramp and tail."""
+    slo: Slo | None = None
+    """What makes a request a good one; None: goodput is not shown."""
 
     def __post_init__(self) -> None:
         if self.requests_per_stream < MIN_REQUESTS_PER_STREAM:
@@ -108,6 +157,10 @@ class Workload:
     def primary(self) -> Level:
         """The level with the largest weight; the first of equals."""
         return max(self.levels, key=lambda level: level.weight)
+
+    def level(self, concurrency: int) -> Level:
+        """The level of that concurrency."""
+        return next(level for level in self.levels if level.concurrency == concurrency)
 
     def block_size(self, concurrency: int) -> int:
         """Number of prompts of one block at this concurrency."""

@@ -6,12 +6,13 @@ cause, never a number; a pass keeps what was measured, valid or not, and says wh
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.host import HostLoad
+from autotune.core.latency import Latencies, RequestTimes, pooled_latencies
 from autotune.core.steps import StepStats
 from autotune.core.study import JSON, Candidate
 
@@ -96,18 +97,6 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latencies:
-    """Median and 99th percentile over the requests of a pass, in milliseconds."""
-
-    median_ttft_ms: float
-    p99_ttft_ms: float
-    median_tpot_ms: float
-    p99_tpot_ms: float
-    median_e2e_ms: float
-    p99_e2e_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
     """One block of prompts at one K and one concurrency, as measured."""
 
@@ -123,7 +112,6 @@ class Pass:
     failed: int
     prompt_tokens: int
     output_tokens: int
-    latencies: Latencies | None
     spec: SpecCounters | None
     """None without speculation or when the engine shows no such counters."""
     steps: StepStats | None = None
@@ -141,6 +129,12 @@ class Pass:
     """What the engine's machine gave meanwhile; None when nobody looked."""
     warnings: Mapping[str, int] = field(default_factory=dict)
     """What the engine's log warned of during the pass, and how often."""
+    request_rate: float | None = None
+    """Requests per second of an open loop; None: the closed loop."""
+    times: RequestTimes | None = None
+    """None without a successful request."""
+    queued: int = 0
+    """Requests of an open loop that found no free slot on arrival."""
     invalid: str | None = None
     """Why this pass must not enter a curve."""
     remedy: str = ""
@@ -153,8 +147,32 @@ class Pass:
 
     @property
     def log_throughput(self) -> float:
-        """Natural logarithm of the output throughput: what is paired and averaged."""
+        """Natural logarithm of the output throughput."""
         return math.log(self.output_throughput)
+
+    @property
+    def latencies(self) -> Latencies | None:
+        """Median and p99 over the requests of this pass; None as in `pooled_latencies`."""
+        return pooled_latencies([self.times])
+
+    @property
+    def mean_e2e_ms(self) -> float | None:
+        """Mean milliseconds from arrival to the end of the reply; None without a success."""
+        return self.times.mean_e2e_ms if self.times else None
+
+    @property
+    def log_speed(self) -> float:
+        """What is paired and averaged: larger is faster, a difference is a log speedup.
+
+        The closed loop has the log of its output throughput. In an open loop the rate fixes the
+        throughput, so it has minus the log of the mean E2E latency. That is the same quantity: with
+        c requests always under way, Little's law makes throughput and E2E latency reciprocal.
+        """
+        if self.request_rate is None:
+            return self.log_throughput
+        if self.mean_e2e_ms is None:
+            raise ValueError(f"a pass at {self.request_rate:g} requests/s without a success")
+        return -math.log(self.mean_e2e_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +190,16 @@ class Measurement:
         """The valid passes at one concurrency, in block order; the last one of a block counts."""
         last = {p.block: p for p in self.passes if p.concurrency == concurrency and not p.invalid}
         return tuple(last[block] for block in sorted(last))
+
+    def at_rates(self, rates: Mapping[int, float | None]) -> "Measurement":
+        """Without the passes at another request rate than a concurrency now has.
+
+        Whatever is taken away, the launch is no longer a whole one.
+        """
+        kept = tuple(
+            p for p in self.passes if rates.get(p.concurrency, p.request_rate) == p.request_rate
+        )
+        return self if kept == self.passes else replace(self, passes=kept, cut_short=True)
 
     @property
     def spec(self) -> SpecCounters | None:

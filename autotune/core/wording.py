@@ -1,16 +1,18 @@
 """The answer of a study in words: one sentence that can be quoted without the rest.
 
 Rule: a speedup never stands alone; its interval, the concurrency levels and the sampling
-parameters are in the same sentence, and so is whether it was confirmed.
+parameters are in the same sentence, and so is whether it was confirmed. Where requests come at a
+rate it says that the gain is one of E2E latency: the throughput is the rate's there.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from autotune.core.evidence import Finalist
+from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.statistics import CONFIDENCE
-from autotune.core.study import Sampling, StudySpec
+from autotune.core.study import Sampling, Slo, StudySpec
 
 OPENING = {
     Verdict.SPECULATE: "Speculate with {}:",
@@ -18,6 +20,8 @@ OPENING = {
     Verdict.TIE: "A tie, so do not speculate: the best candidate, {}, gives",
     Verdict.INCONCLUSIVE: "Inconclusive, so do not speculate: the best candidate, {}, gives",
 }
+MANY_QUEUED = 0.5
+"""Where more than this share of the requests queue, the rate is too much for the slots."""
 SHORT = {
     Verdict.SPECULATE: "Speculate",
     Verdict.DO_NOT_SPECULATE: "Do not speculate",
@@ -36,8 +40,9 @@ def headline(spec: StudySpec, result: Recommendation) -> str:
         Basis.SEARCH: "unverified: seen in the search only",
         Basis.NOTHING: "not measured",
     }[result.basis]
+    what = "speed" if _open(spec) else "output throughput"
     return (
-        f"{opening} {result.speedup.show()} ({CONFIDENCE:.0%} interval) the output throughput of "
+        f"{opening} {result.speedup.show()} ({CONFIDENCE:.0%} interval) the {what} of "
         f"plain decoding, {conditions(spec)}; {proof}."
     )
 
@@ -59,17 +64,68 @@ def conditions(spec: StudySpec) -> str:
 
 
 def over_levels(spec: StudySpec) -> str:
-    """`at concurrency 4`, or `weighted over concurrency 1 and 4`."""
-    levels = [str(level.concurrency) for level in spec.workload.levels]
-    if len(levels) == 1:
-        return f"at concurrency {levels[0]}"
-    return f"weighted over concurrency {_listed(levels)}"
+    """`at concurrency 4`, or `weighted over concurrency 1 and 4`; what is compared at a rate."""
+    levels = spec.workload.levels
+    if not _open(spec):
+        numbers = [str(level.concurrency) for level in levels]
+        over = f"concurrency {_listed(numbers)}"
+    else:
+        over = _listed(f"{gain_words(lv.request_rate)} at {level_words(lv)}" for lv in levels)
+    if len(levels) > 1:
+        return f"weighted over {over}"
+    return f"in {over}" if _open(spec) else f"at {over}"
+
+
+class AtLevel(Protocol):
+    """What says which level it is of."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def request_rate(self) -> float | None: ...
+
+
+def level_words(level: AtLevel) -> str:
+    """`concurrency 4`, or `2.5 requests/s (at most 8 under way)`."""
+    if level.request_rate is None:
+        return f"concurrency {level.concurrency}"
+    return f"{level.request_rate:g} requests/s (at most {level.concurrency} under way)"
+
+
+def queue_words(level: LevelEvidence) -> str:
+    """How many requests of both arms waited for a slot, and what many of them mean."""
+    text = (
+        f"At {level_words(level)}, {level.baseline_queued:.0%} of the requests to the baseline and "
+        f"{level.queued:.0%} of those to the candidate found no free slot on arrival."
+    )
+    if max(level.baseline_queued, level.queued) <= MANY_QUEUED:
+        return text
+    return (
+        f"{text} The rate is near or beyond what can be served so: the queue, and with it the "
+        "speedup, then grows with the length of a block."
+    )
+
+
+def gain_words(request_rate: float | None) -> str:
+    """What a speedup is a ratio of."""
+    return "output throughput" if request_rate is None else "mean E2E latency"
+
+
+def _open(spec: StudySpec) -> bool:
+    """Whether requests come at a rate, at one level at least."""
+    return any(level.request_rate is not None for level in spec.workload.levels)
 
 
 def sampling_words(sampling: Sampling) -> str:
     """`temperature 0.7, top_p 0.9`."""
     params = [f"{name} {value}" for name, value in sorted(sampling.params.items())]
     return ", ".join([f"temperature {sampling.temperature:g}", *params])
+
+
+def slo_words(slo: Slo) -> str:
+    """`TTFT <= 300 ms, E2E <= 2000 ms`."""
+    bounds = (("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms))
+    return ", ".join(f"{name} <= {bound:g} ms" for name, bound in bounds if bound is not None)
 
 
 def effect_words(effect: LaunchEffect) -> str:

@@ -9,13 +9,15 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from autotune.core.evidence import LevelEvidence
+from autotune.core.goodput import Goodput
+from autotune.core.latency import FIGURES, Latencies
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
 from autotune.core.statistics import CONFIDENCE, Interval
 from autotune.core.study import JSON, Prompt, StudySpec
-from autotune.core.trial import Latencies
 from autotune.core.wording import headline
 from autotune.exporters._yaml import dump, without_nulls
 from autotune.exporters.vllm_yaml import deployment, engine_args, render_engine_args
@@ -38,6 +40,9 @@ _HEAD = """\
 Written by autotune: what to deploy, the evidence for it, and when that goes stale.
 The engine reads vllm.yaml beside this file, not this one. Speedups are ratios of output tokens
 per second over plain decoding; throughputs are tokens per second, all streams together."""
+_HEAD_RATE = """
+Where a level has a request_rate (requests per second), its speedup is the ratio of the mean E2E
+latencies instead: baseline over candidate."""
 
 Entry = Mapping[str, object]
 
@@ -139,19 +144,34 @@ def _level(level: LevelEvidence) -> Entry:
     )
     return {
         "concurrency": level.concurrency,
+        **without_nulls({"request_rate": _figure(level.request_rate)}),
         "weight": level.weight,
         "blocks": level.blocks,
         "speedup": _interval(level.speedup),
-        "baseline": _arm(level.baseline_throughput, level.baseline_latencies),
-        "candidate": _arm(level.throughput, level.latencies) | without_nulls(acceptance),
+        "baseline": _arm(level.baseline_throughput, level.baseline_latencies)
+        | _load(level.baseline_mean_e2e_ms, level.baseline_goodput),
+        "candidate": _arm(level.throughput, level.latencies)
+        | _load(level.mean_e2e_ms, level.goodput)
+        | without_nulls(acceptance),
     }
 
 
 def _arm(throughput: float, latencies: Latencies | None) -> dict[str, object]:
-    figures = {"output_throughput": _figure(throughput)}
-    for name in Latencies.__slots__ if latencies else ():
+    figures: dict[str, object] = {"output_throughput": _figure(throughput)}
+    for name in FIGURES if latencies else ():
         figures[name] = _figure(getattr(latencies, name))
-    return without_nulls(figures)
+    return without_nulls(figures | {"requests": latencies.requests if latencies else None})
+
+
+def _load(mean_e2e_ms: float | None, found: Goodput | None) -> dict[str, object]:
+    """What only a request rate, or service level objectives, give a meaning."""
+    return without_nulls(
+        {
+            "mean_e2e_ms": _figure(mean_e2e_ms),
+            "goodput": _figure(found.rate) if found else None,
+            "good_share": _interval(found.share) if found else None,
+        }
+    )
 
 
 def _workload(spec: StudySpec, result: Recommendation) -> Entry:
@@ -162,6 +182,7 @@ def _workload(spec: StudySpec, result: Recommendation) -> Entry:
         "prompts_sha256": prompts_sha256(work.prompts(split)),
         "max_tokens": work.max_tokens,
         "ignore_eos": work.ignore_eos,
+        **({"slo": without_nulls(asdict(work.slo))} if work.slo else {}),
         "requests_per_stream": work.requests_per_stream,
         "sampling": {"temperature": work.sampling.temperature, **work.sampling.params},
         "chat_template_kwargs": dict(work.chat_template_kwargs),
@@ -196,7 +217,9 @@ class BestConfig:
         self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
     ) -> str:
         """The document as YAML."""
-        return dump(document(spec, result, provenance), head=_HEAD)
+        rates = any(level.request_rate is not None for level in spec.workload.levels)
+        head = _HEAD + _HEAD_RATE if rates else _HEAD
+        return dump(document(spec, result, provenance), head=head)
 
 
 PLUGIN: Exporter = BestConfig()

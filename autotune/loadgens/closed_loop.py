@@ -6,42 +6,17 @@ is done there: the timed window holds sending, reading and stamping, nothing els
 """
 
 import asyncio
-import gc
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autotune.core.study import JSON, Workload
+from autotune.core.study import Workload
 from autotune.loadgens._framing import Reply
-from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._http import Address, Connection, not_sent
+from autotune.loadgens._request import posts as posts_of
 from autotune.loadgens._transcript import sample
-from autotune.ports import LoadGenerator, LoadResult, Request, Server
-
-PATH = "/v1/chat/completions"
-LAG_PERIOD_S = 0.02
-
-
-def body(model: str, workload: Workload, request: Request) -> dict[str, JSON]:
-    """The JSON of one request; the workload's parameters cannot override what is measured."""
-    fields: dict[str, JSON] = dict(workload.sampling.params)
-    if request.xargs:
-        given = fields.get("vllm_xargs")
-        fields["vllm_xargs"] = (given if isinstance(given, dict) else {}) | dict(request.xargs)
-    if request.cache_salt:
-        fields["cache_salt"] = request.cache_salt
-    if workload.ignore_eos:
-        fields["ignore_eos"] = True
-    if workload.chat_template_kwargs:
-        fields["chat_template_kwargs"] = dict(workload.chat_template_kwargs)
-    return fields | {
-        "model": model,
-        "messages": [dict(message) for message in request.prompt.messages],
-        "max_tokens": workload.max_tokens,
-        "temperature": workload.sampling.temperature,
-        "stream": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-    }
+from autotune.loadgens._watch import LagWatch, no_garbage_collection
+from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, Server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +27,12 @@ class ClosedLoop:
     """A request that gets no byte for this long has failed, and so have those not yet sent."""
 
     def run(
-        self, server: Server, workload: Workload, requests: Sequence[Request], concurrency: int
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
     ) -> LoadResult:
         """One pass; never raises for what the server does: a failed request is a sample."""
         if not requests or concurrency < 1:
@@ -60,11 +40,13 @@ class ClosedLoop:
                 "a pass needs a request and a stream, got "
                 f"{len(requests)} requests at concurrency {concurrency}"
             )
-        address = Address.parse(server.base_url)
-        posts = [address.post(PATH, body(server.model, workload, r)) for r in requests]
+        if arrivals is not None:
+            raise ValueError("a closed loop has no arrivals: that is open_loop")
+        posts = posts_of(server, workload, requests)
         streams = min(concurrency, len(posts))
+        address = Address.parse(server.base_url)
         connections = [Connection(address, self.idle_timeout_s) for _ in range(streams)]
-        with _no_garbage_collection():
+        with no_garbage_collection():
             return _timed(connections, posts, requests)
 
 
@@ -96,7 +78,7 @@ class _Queue:
         """One stream: the next request as soon as the last one has ended."""
         for index, post in self.waiting:
             if self.stalled:
-                self.replies[index] = _not_sent()
+                self.replies[index] = not_sent()
                 continue
             reply = self.replies[index] = await connection.exchange(post)
             self.stalled |= reply.stalled
@@ -109,57 +91,13 @@ async def _drive(
     queue = _Queue(iter(enumerate(posts)))
     try:
         await asyncio.gather(*(connection.open() for connection in connections))
-        watch = _LagWatch()
+        watch = LagWatch()
         await asyncio.gather(*(queue.drain(c) for c in connections))
         lag = watch.stop()
     finally:
         for connection in connections:
             connection.close()
     return [queue.replies[index] for index in range(len(posts))], lag
-
-
-def _not_sent() -> Reply:
-    reply = Reply(time.perf_counter())
-    reply.error = "not sent: the server stalled earlier in this pass"
-    return reply
-
-
-class _LagWatch:
-    """How late the event loop came to a timer that was due: the delay on any timestamp."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._worst = 0.0
-        self._schedule()
-
-    def stop(self) -> float:
-        """End watching; the worst lag in seconds, one still under way included."""
-        self._handle.cancel()
-        self._measure()
-        return self._worst
-
-    def _schedule(self) -> None:
-        self._due = time.perf_counter() + LAG_PERIOD_S
-        self._handle = self._loop.call_later(LAG_PERIOD_S, self._tick)
-
-    def _tick(self) -> None:
-        self._measure()
-        self._schedule()
-
-    def _measure(self) -> None:
-        self._worst = max(self._worst, time.perf_counter() - self._due)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A full collection of a large process stops every stream for tens of milliseconds."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 PLUGIN: LoadGenerator = ClosedLoop()

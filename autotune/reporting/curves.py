@@ -1,14 +1,15 @@
 """The measured curves as a table: one row for each split, candidate, level and K.
 
 Rules: what was not measured is empty, never zero; the `overall` rows carry the weighted speedup
-and the pooled acceptance, no throughput or latency, since those belong to one level.
+and the pooled acceptance, no throughput or latency, since those belong to one level; where there is
+a request rate the speedup is one of mean E2E latency.
 """
 
 import pandas as pd
 
+from autotune.core.latency import FIGURES, Latencies
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
-from autotune.core.trial import Latencies
 
 OVERALL = "overall"
 
@@ -39,6 +40,7 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
         "split": split,
         "candidate": curve.candidate,
         "concurrency": OVERALL if curve.concurrency is None else str(curve.concurrency),
+        "request_rate": curve.request_rate,
         "num_speculative_tokens": k,
         "speedup": point.speedup.mean,
         "speedup_low": point.speedup.low,
@@ -55,5 +57,4 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
 
 
 def _latencies(latencies: Latencies | None) -> Row:
-    names = Latencies.__slots__
-    return {name: getattr(latencies, name) if latencies else None for name in names}
+    return {name: getattr(latencies, name) if latencies else None for name in FIGURES}

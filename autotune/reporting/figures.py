@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
 from autotune.core.statistics import CONFIDENCE
-from autotune.core.study import StudySpec
-from autotune.core.wording import sampling_words, short_headline
+from autotune.core.study import Level, StudySpec
+from autotune.core.wording import level_words, sampling_words, short_headline
 from autotune.reporting._drawing import (
     FAINT,
     INK,
@@ -49,15 +49,16 @@ def figures(spec: StudySpec, result: Recommendation) -> dict[str, bytes]:
 
 def curves_figure(spec: StudySpec, result: Recommendation) -> Figure:
     """Speedup over K: a panel for the weighted whole and one for each concurrency."""
-    levels = [level.concurrency for level in spec.workload.levels]
-    panels: list[int | None] = [*levels] if len(levels) == 1 else [None, *levels]
+    levels = spec.workload.levels
+    panels: list[Level | None] = [*levels] if len(levels) == 1 else [None, *levels]
     columns = 2 if len(panels) == 4 else min(len(panels), PANELS_PER_ROW)  # noqa: PLR2004 - a square
     rows = math.ceil(len(panels) / columns)
     figure = new_figure(0.95 + 2.75 * rows)
     grid = figure.subplots(rows, columns, sharey=True, sharex=True, squeeze=False)
     styles = _styles(result)
-    for ax, concurrency in zip(grid.flat, panels, strict=False):
-        _draw_level(ax, result, concurrency, styles)
+    for ax, level in zip(grid.flat, panels, strict=False):
+        ax.set_title(_panel(level), fontsize=10, color=INK, loc="left")
+        _draw_level(ax, result, level.concurrency if level else None, styles)
     for ax in list(grid.flat)[len(panels) :]:
         ax.set_visible(False)
     for ax in grid[:, 0]:
@@ -105,11 +106,17 @@ def _ks(result: Recommendation) -> list[int]:
     return sorted({p.num_speculative_tokens for curve in curves for p in curve.points})
 
 
+def _panel(level: Level | None) -> str:
+    if level is None:
+        return "overall (weighted)"
+    if level.request_rate is None:
+        return level_words(level)
+    return f"E2E at {level.request_rate:g} req/s, at most {level.concurrency}"
+
+
 def _draw_level(
     ax: Axes, result: Recommendation, concurrency: int | None, styles: Mapping[str, Style]
 ) -> None:
-    title = "overall (weighted)" if concurrency is None else f"concurrency {concurrency}"
-    ax.set_title(title, fontsize=10, color=INK, loc="left")
     dress(ax, xlabel="num_speculative_tokens (K)", ticks=_ks(result))
     ax.axhline(1.0, color=FAINT, linewidth=1.3, linestyle=(0, (4, 3)), zorder=1)
     for curve in result.search:
@@ -215,7 +222,9 @@ def _scale(ax: Axes, result: Recommendation) -> None:
 
 
 def _note(spec: StudySpec) -> str:
+    rates = any(level.request_rate is not None for level in spec.workload.levels)
+    ratio = "Ratio of output tokens/s" + (" (at a rate: of E2E latency)" if rates else "")
     return (
-        f"Ratio of output tokens/s, {sampling_words(spec.workload.sampling)}. Bars: "
+        f"{ratio}, {sampling_words(spec.workload.sampling)}. Bars: "
         f"{CONFIDENCE:.0%} intervals, launch-to-launch scatter included."
     )

@@ -18,7 +18,7 @@ from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
-from autotune.core.wording import conditions, effect_words, headline
+from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes
 from autotune.reporting import replies, tables
 from autotune.reporting.curves import curves_csv
@@ -104,6 +104,10 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
     return {
         "levels": tables.levels_table(result) if result.levels else [],
         "latencies": tables.latencies_table(result.levels),
+        "few": tables.few_for_p99(result.levels),
+        "queues": [queue_words(lv) for lv in result.levels if lv.request_rate is not None],
+        "goodput": tables.goodput_table(result.levels),
+        "slo": slo_words(spec.workload.slo) if spec.workload.slo else "",
         "compared": f"{best.candidate} at K = {k} against plain decoding" if best else "",
         "prompts": "on the confirmation's prompts" if confirmed else "on the search's prompts",
         "conditions": conditions(spec),

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.core.acceptance import AcceptanceProfile
 from autotune.core.evidence import LevelEvidence
+from autotune.core.goodput import Goodput
+from autotune.core.latency import ENOUGH_FOR_P99, FIGURES, Latencies
 from autotune.core.recommendation import Recommendation
 from autotune.core.study import JSON
-from autotune.core.trial import Failure, Latencies, Record
+from autotune.core.trial import Failure, Record
+from autotune.core.wording import level_words
 
 Table = list[list[str]]
 
@@ -24,15 +27,19 @@ def markdown(table: Table) -> str:
 
 
 def levels_table(result: Recommendation) -> Table:
-    """Winner against baseline at each concurrency, and overall."""
-    head = ["concurrency", "weight", "baseline tok/s", "candidate tok/s", "speedup", "blocks"]
+    """Winner against baseline at each concurrency, and overall.
+
+    Where requests come at a rate, the columns of both have what is compared there: the E2E latency.
+    """
+    mixed = any(level.request_rate is not None for level in result.levels)
+    arms = ["baseline", "candidate"] if mixed else ["baseline tok/s", "candidate tok/s"]
+    head = ["concurrency", "weight", *arms, "speedup", "blocks"]
     head += ["acceptance rate", "acceptance length"]
     rows = [
         [
-            str(level.concurrency),
+            _level(level),
             f"{level.weight:g}",
-            f"{level.baseline_throughput:.1f}",
-            f"{level.throughput:.1f}",
+            *_compared(level, unit=" tok/s" if mixed else ""),
             level.speedup.show(),
             str(level.blocks),
             *_acceptance(level.acceptance),
@@ -45,17 +52,35 @@ def levels_table(result: Recommendation) -> Table:
 
 
 def latencies_table(levels: Sequence[LevelEvidence]) -> Table:
-    """Every latency that is measured, baseline to candidate."""
-    names = Latencies.__slots__
-    head = ["concurrency", *(_title(name) for name in names)]
+    """Every latency that is measured, baseline to candidate, and over how many requests."""
+    head = ["concurrency", *(_title(name) for name in FIGURES), "requests"]
     rows = [
         [
-            str(level.concurrency),
-            *(f"{_ms(level.baseline_latencies, n)} → {_ms(level.latencies, n)}" for n in names),
+            _level(level),
+            *(f"{_ms(level.baseline_latencies, n)} → {_ms(level.latencies, n)}" for n in FIGURES),
+            f"{_requests(level.baseline_latencies)} → {_requests(level.latencies)}",
         ]
         for level in levels
     ]
     return [head, *rows]
+
+
+def few_for_p99(levels: Sequence[LevelEvidence]) -> int | None:
+    """The smallest number of requests that a p99 was taken over, if it is too small for one."""
+    found = [x.requests for lv in levels for x in (lv.baseline_latencies, lv.latencies) if x]
+    return min((n for n in found if n < ENOUGH_FOR_P99), default=None)
+
+
+def goodput_table(levels: Sequence[LevelEvidence]) -> Table:
+    """Good requests of both arms at each concurrency; empty without objectives."""
+    head = ["concurrency", "baseline goodput", "baseline good", "candidate goodput"]
+    head += ["candidate good"]
+    rows = [
+        [_level(level), *_good(level.baseline_goodput), *_good(level.goodput)]
+        for level in levels
+        if level.baseline_goodput or level.goodput
+    ]
+    return [head, *rows] if rows else []
 
 
 def knees_table(result: Recommendation) -> Table:
@@ -158,6 +183,31 @@ def _by_launch(records: Iterable[Record]) -> dict[str, list[Record]]:
     for record in records:
         groups.setdefault(record.launch_id, []).append(record)
     return groups
+
+
+def _level(level: LevelEvidence) -> str:
+    if level.request_rate is None:
+        return str(level.concurrency)
+    return level_words(level)
+
+
+def _compared(level: LevelEvidence, unit: str) -> list[str]:
+    if level.baseline_mean_e2e_ms is None or level.mean_e2e_ms is None:
+        return [f"{x:.1f}{unit}" for x in (level.baseline_throughput, level.throughput)]
+    return [f"{level.baseline_mean_e2e_ms:.1f} ms E2E", f"{level.mean_e2e_ms:.1f} ms E2E"]
+
+
+def _good(found: Goodput | None) -> list[str]:
+    if found is None:
+        return ["", ""]
+    share = found.share
+    counted = f"{found.good} of {found.requests}"
+    ends = f"[{share.low:.0%}, {share.high:.0%}]"
+    return [f"{found.rate:.2f} req/s", f"{counted}, {share.mean:.0%} {ends}"]
+
+
+def _requests(latencies: Latencies | None) -> str:
+    return str(latencies.requests) if latencies else "?"
 
 
 def _acceptance(profile: AcceptanceProfile | None) -> list[str]:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.buckets import EDGES
+from autotune.core.goodput import goodput
+from autotune.core.latency import FIGURES, pooled_latencies
 from autotune.core.noise import noise_of
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import ReplyChecks
-from autotune.core.speedup import SpeedupCurve, level_points, mean_latencies
+from autotune.core.speedup import SpeedupCurve, level_points
 from autotune.core.statistics import Interval, mean_of
-from autotune.core.study import StudySpec
-from autotune.core.trial import BASELINE, Failure, Latencies, Measurement, Record
+from autotune.core.study import Level, Slo, StudySpec
+from autotune.core.trial import BASELINE, Failure, Measurement, Pass, Record
 
 LONGEST = 500
 """Older servers refuse longer values; newer ones cut them without a word."""
@@ -66,6 +68,8 @@ def params(spec: StudySpec, record: Record) -> dict[str, str]:
         "temperature": spec.workload.sampling.temperature,
         "max_tokens": spec.workload.max_tokens,
     }
+    rates = {lv.concurrency: lv.request_rate for lv in spec.workload.levels}
+    known |= {f"request_rate.c{c}": rate for c, rate in rates.items() if rate is not None}
     known |= {f"settings.{name}": value for name, value in trial.settings.items()}
     return {safe_name(name): cut(_text(value)) for name, value in known.items()}
 
@@ -96,8 +100,8 @@ def metrics(spec: StudySpec, record: Record, known: Sequence[Record]) -> list[Va
     if record.measurement is None:
         return finite(values)
     for level in spec.workload.levels:
-        values += _level(record.measurement, level.concurrency)
-        values += _speedups(spec, record, known, level.concurrency)
+        values += _level(record.measurement, level, spec.workload.slo)
+        values += _speedups(spec, record, known, level)
     values += _acceptance(record.measurement.spec)
     invalid = sum(1 for p in record.measurement.passes if p.invalid)
     values.append(Value("invalid_passes", float(invalid)))
@@ -107,9 +111,10 @@ def metrics(spec: StudySpec, record: Record, known: Sequence[Record]) -> list[Va
 def result_metrics(result: Recommendation) -> list[Value]:
     """The curves, with K as the step, and the answer."""
     values: list[Value] = []
-    for prefix, found in (("speedup", result.search), ("confirmed_speedup", result.confirmation)):
+    for prefix, found in (("", result.search), ("confirmed_", result.confirmation)):
         for curve in found:
-            values += _curve(f"{prefix}.{_place(curve)}", curve)
+            name = f"{prefix}{_speedup_name(curve.request_rate)}"
+            values += _curve(f"{name}.{_place(curve)}", curve)
     if result.speedup:
         values += _interval("best.speedup", result.speedup)
     if result.finalist:
@@ -156,25 +161,39 @@ def cut(text: str) -> str:
     return text[: LONGEST - len(note)] + note
 
 
-def _level(measurement: Measurement, concurrency: int) -> list[Value]:
-    passes = measurement.at(concurrency)
+def _level(measurement: Measurement, level: Level, slo: Slo | None) -> list[Value]:
+    passes = measurement.at(level.concurrency)
     if not passes:
         return []
-    at = f"c{concurrency}"
+    at = f"c{level.concurrency}"
     throughput = mean_of([p.log_throughput for p in passes]).interval().mean
     values = [
         Value(f"output_throughput.{at}", throughput),
         Value(f"blocks.{at}", float(len(passes))),
         *(Value(f"block_output_throughput.{at}", p.output_throughput, p.block) for p in passes),
     ]
-    latencies = mean_latencies(passes)
+    latencies = pooled_latencies(p.times for p in passes)
     if latencies:
-        values += [Value(f"{n}.{at}", getattr(latencies, n)) for n in Latencies.__slots__]
+        values += [Value(f"{n}.{at}", getattr(latencies, n)) for n in FIGURES]
+    if level.request_rate is not None:
+        values.append(Value(f"mean_e2e_ms.{at}", 1 / mean_of(_log_speeds(passes)).interval().mean))
+    found = goodput(passes, slo)
+    if found:
+        values += [Value(f"goodput.{at}", found.rate), *_interval(f"good_share.{at}", found.share)]
     return values
 
 
+def _log_speeds(passes: Sequence[Pass]) -> list[float]:
+    return [p.log_speed for p in passes]
+
+
+def _speedup_name(request_rate: float | None) -> str:
+    """At a request rate the name says that the gain is one of E2E latency."""
+    return "speedup" if request_rate is None else "e2e_speedup"
+
+
 def _speedups(
-    spec: StudySpec, record: Record, known: Sequence[Record], concurrency: int
+    spec: StudySpec, record: Record, known: Sequence[Record], level: Level
 ) -> list[Value]:
     """The record over the baselines of the same prompts, as a curve of this one launch has it."""
     trial = record.trial
@@ -184,11 +203,12 @@ def _speedups(
         if r.trial.candidate == BASELINE and r.trial.stage.prompts == trial.stage.prompts
     ]
     noise = noise_of([*known, record], spec.workload.levels)
-    points = level_points(spec, [*baselines, record], concurrency, noise)
+    name = f"{_speedup_name(level.request_rate)}.c{level.concurrency}"
+    points = level_points(spec, [*baselines, record], level.concurrency, noise)
     return [
         value
         for point in points.get(trial.candidate, ())
-        for value in _interval(f"speedup.c{concurrency}", point.speedup)
+        for value in _interval(name, point.speedup)
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.latency import summarise
+from autotune.core.latency import request_times
 from autotune.core.methods import Method
 from autotune.core.steps import step_stats
 from autotune.core.texts import looping
@@ -26,6 +26,7 @@ class Place:
     block: int
     order: int
     started_s: float
+    request_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,6 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         failed=seen.failed,
         prompt_tokens=sum(s.prompt_tokens for s in result.samples),
         output_tokens=seen.client_tokens,
-        latencies=summarise(result.samples),
         spec=seen.spec,
         steps=seen.steps,
         prefix_hit_rate=seen.prefix_hit_rate,
@@ -92,6 +92,10 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         looping=seen.looping,
         host=read.around.host,
         warnings=seen.warnings,
+        request_rate=place.request_rate,
+        times=request_times(result.samples),
+        # What waited no longer than the client was late at worst may have waited for the client.
+        queued=sum(s.waited_s > result.event_loop_lag_s for s in result.samples),
         invalid=flaw.why if flaw else None,
         remedy=flaw.remedy if flaw else "",
     )

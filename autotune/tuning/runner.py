@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from autotune.core.acceptance import SpecCounters
-from autotune.core.stopping import useless
-from autotune.core.study import JSON, Prompt, Sampling, StudySpec
+from autotune.core.study import JSON, Level, StudySpec
 from autotune.core.trial import (
     OF_THE_CANDIDATE,
     Cause,
@@ -27,7 +25,14 @@ from autotune.core.trial import (
 )
 from autotune.core.validity import k_not_in_force
 from autotune.errors import LaunchError
-from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server
+from autotune.ports import (
+    Arrivals,
+    Engine,
+    LoadGenerator,
+    LoadResult,
+    ServeOrder,
+    Server,
+)
 from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDone, ServerReady
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
@@ -35,6 +40,7 @@ from autotune.tuning.paths import StudyPaths
 from autotune.tuning.replies import reply_key
 from autotune.tuning.rounds import Rounds
 from autotune.tuning.samples import SampleWriter, compact
+from autotune.tuning.sending import accepted_greedily, check_useful, requests_of
 
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
@@ -68,7 +74,8 @@ class Rig:
 
     spec: StudySpec
     engine: Engine
-    load_generator: LoadGenerator
+    load_generators: Mapping[str, LoadGenerator]
+    """By the name that a level asks for: open or closed loop."""
     paths: StudyPaths
     fingerprint: str
     notify: Listener
@@ -145,7 +152,13 @@ def _serve(run: _Run, config_file: Path) -> None:
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
                     break
-            _check_useful(run, server, k)
+            check_useful(
+                run.passes,
+                lambda: accepted_greedily(
+                    run.launch, run.rig.spec, run.rig.load_generators["closed_loop"], server
+                ),
+                run.rig.spec.workload.sampling.temperature,
+            )
     compact(samples_file)
 
 
@@ -180,14 +193,16 @@ def _in_time(run: _Run, failure: Failure) -> Failure:
 
 def _warm_up(run: _Run, server: Server) -> None:
     workload = replace(run.rig.spec.workload, max_tokens=WARM_UP_TOKENS)
+    # Also where requests come at a rate: only a closed loop is sure to fill every slot once.
+    closed_loop = run.rig.load_generators["closed_loop"]
     for level in workload.levels:
         prompts = workload.block(run.launch.stage.prompts, level.concurrency, 0)[
             : level.concurrency
         ]
         for k in run.launch.num_speculative_tokens:
             run.in_hand = k
-            requests = _requests(run, prompts, k, f"warm-up.{level.concurrency}.{k}")
-            result = run.rig.load_generator.run(server, workload, requests, level.concurrency)
+            requests = requests_of(run.launch, prompts, k, f"warm-up.{level.concurrency}.{k}")
+            result = closed_loop.run(server, workload, requests, level.concurrency)
             server.check_alive()
             errors = [s.error for s in result.samples if s.error]
             if errors:
@@ -206,11 +221,14 @@ def _measure(
 ) -> tuple[Pass, LoadResult]:
     spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
     prompts = spec.workload.block(split, concurrency, index)
-    requests = _requests(run, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
+    requests = requests_of(run.launch, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
     server.wait_drained()
     before, watch = server.counters(), server.watch()
     started = time.monotonic() - run.ready
-    result = run.rig.load_generator.run(server, spec.workload, requests, concurrency)
+    level = spec.workload.level(concurrency)
+    generator = run.rig.load_generators[level.load_generator]
+    arrivals = _arrivals(run, level, index)
+    result = generator.run(server, spec.workload, requests, concurrency, arrivals)
     server.check_alive()
     server.wait_drained()
     read = Readings(
@@ -225,6 +243,7 @@ def _measure(
         block=index,
         order=order,
         started_s=started,
+        request_rate=level.request_rate,
     )
     seen = observe(run.launch, place, result, read)
     if run.launch.live and (why := k_not_in_force(seen)):
@@ -234,50 +253,13 @@ def _measure(
     return as_pass(place, result, read, seen), result
 
 
-def _check_useful(run: _Run, server: Server, k: int) -> None:
-    """End the candidate when nothing that it drafts is accepted, and say whose fault that is."""
-    counters = sum((p.spec for p in run.passes if p.spec and not p.invalid), SpecCounters())
-    if not useless(counters):
-        return
-    sampling = run.rig.spec.workload.sampling
-    said = f"0 of {counters.draft_tokens} drafted tokens were accepted in {counters.drafts} drafts"
-    if sampling.temperature > 0 and (greedy := _accepted_greedily(run, server, k)):
-        raise LaunchError(
-            Cause.SAMPLING_BROKEN,
-            f"{said} at temperature {sampling.temperature:g}, but {greedy} at temperature 0",
-            "the engine's sampler is at fault, not the draft: use another build of the engine",
-        )
-    raise LaunchError(
-        Cause.DRAFT_USELESS,
-        said,
-        "in order of likelihood: a draft of another tokenizer, an untrained or pruned draft, a "
-        "head of another target, other quantisation than the target's, a fault of the engine",
-    )
-
-
-def _accepted_greedily(run: _Run, server: Server, k: int) -> int:
-    """How many drafted tokens are accepted when the same prompts are sent at temperature 0."""
-    spec = run.rig.spec
-    level = spec.workload.primary.concurrency
-    greedy = replace(spec.workload, sampling=Sampling(temperature=0.0))
-    prompts = spec.workload.block(run.launch.stage.prompts, level, 0)
-    server.wait_drained()
-    before = server.counters()
-    requests = _requests(run, prompts, k, f"probe.0.{level}.{k}")
-    run.rig.load_generator.run(server, greedy, requests, level)
-    server.wait_drained()
-    after = server.counters()
-    return (after.spec - before.spec).accepted_tokens if after.spec and before.spec else 0
-
-
-def _requests(run: _Run, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
-    # Prompts of one pass may begin alike (a system prompt, the chat template): one salt each.
-    # vLLM refuses salts with a slash, an @ or a backslash, and long ones.
-    xargs = {"num_speculative_tokens": k} if run.launch.live else {}
-    return [
-        Request(prompt=prompt, cache_salt=f"{salt}.{i}", xargs=xargs)
-        for i, prompt in enumerate(prompts)
-    ]
+def _arrivals(run: _Run, level: Level, index: int) -> Arrivals | None:
+    """The arrivals of a block: the same at every K and in every launch, so that pairs are pairs."""
+    if level.request_rate is None:
+        return None
+    split = run.launch.stage.prompts
+    seed = f"{run.rig.spec.search.seed}/{split}/{level.concurrency}/{index}"
+    return Arrivals(request_rate=level.request_rate, seed=seed)
 
 
 def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
@@ -298,6 +280,7 @@ def _header(measured: Pass) -> Mapping[str, JSON]:
     return {
         "num_speculative_tokens": measured.num_speculative_tokens,
         "concurrency": measured.concurrency,
+        "request_rate": measured.request_rate,
         "block": measured.block,
         "order": measured.order,
         "invalid": measured.invalid,

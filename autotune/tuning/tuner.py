@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from autotune.core.plan import next_launch
@@ -67,9 +67,12 @@ def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
 def usable(
     records: Sequence[Record], fingerprint: str, spec: StudySpec, forgotten: Collection[str] = ()
 ) -> list[Record]:
-    """The records that may be compared with what this study would measure now."""
+    """The records that may be compared with what this study would measure now.
+
+    Passes at another request rate are left out of them: they are of another load.
+    """
     return [
-        r
+        _at_rates(r, spec)
         for r in records
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization == spec.search.gpu_memory_utilization[0]
@@ -90,6 +93,13 @@ def to_retry(records: Sequence[Record], *, everything: bool) -> frozenset[str]:
     )
 
 
+def _at_rates(record: Record, spec: StudySpec) -> Record:
+    if record.measurement is None:
+        return record
+    rates = {level.concurrency: level.request_rate for level in spec.workload.levels}
+    return replace(record, outcome=record.measurement.at_rates(rates))
+
+
 def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
     """Whether the file still means the same by this name; a name that is gone does no harm."""
     now = next((c for c in spec.candidates if c.name == trial.candidate), None)
@@ -107,12 +117,16 @@ def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> floa
     """The overall speedup of a record's point as known now; None when it has none."""
     trial = record.trial
     stage = of_stage(records, confirm=trial.stage is Stage.CONFIRM)
-    same = [r for r in stage if r.fingerprint == record.fingerprint]
+    same = [_at_rates(r, spec) for r in stage if r.fingerprint == record.fingerprint]
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
 
 def fingerprint(spec: StudySpec, probe: Mapping[str, str]) -> str:
-    """Hash of all that must be equal for two measurements to be compared."""
+    """Hash of all that must be equal for two measurements to be compared.
+
+    Levels are not in it: each pass says its concurrency and request rate. Nor are service level
+    objectives: the times of each request are kept, and any objective can be asked of them.
+    """
     workload = spec.workload
     parts = {
         "target": asdict(spec.target),

@@ -133,7 +133,6 @@ def as_pass(
         failed=0,
         prompt_tokens=sum(r.text.prompt_tokens for r in replies),
         output_tokens=sum(sum(r.chunk_tokens) for r in replies),
-        latencies=None,
         spec=None,
         steps=steps and _slowed(steps, factor),
     )

@@ -62,7 +62,7 @@ def _launches(file: Path, launches: int, blocks: int) -> Sequence[Record]:
         rig = Rig(
             spec=spec,
             engine=engine,
-            load_generator=ClosedLoop(),
+            load_generators={"closed_loop": ClosedLoop()},
             paths=paths,
             fingerprint="",
             notify=lambda event: None,

@@ -113,7 +113,7 @@ def places(data: object, above: tuple[str | int, ...] = ()) -> list[tuple[str | 
     return [above, *(p for key, inner in pairs for p in places(inner, (*above, key)))]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_nothing_in_a_file_makes_a_traceback(
     good: str, faults_of: Faults, data: st.DataObject
@@ -130,7 +130,7 @@ def test_nothing_in_a_file_makes_a_traceback(
         assert fault.line is not None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 300), st.text(max_size=4))
 def test_no_slip_of_the_pen_makes_a_traceback(
     good: str, faults_of: Faults, at: int, slip: str

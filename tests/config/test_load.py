@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.config import LoadedFile, Tracking, load
-from autotune.core.study import Constraint, Level
+from autotune.core.study import Constraint, Level, Slo
 from autotune.errors import CandidatesFileError
 
 ROOT = Path(__file__).parents[2]
@@ -218,3 +218,21 @@ def test_anchors_and_merges_work(load_text: Load) -> None:
     )
     names = [(c.name, c.settings["prompt_lookup_max"]) for c in load_text(text).spec.candidates]
     assert names == [("a", 3), ("b", 4)]
+
+
+def test_a_level_may_have_a_request_rate(load_text: Load) -> None:
+    """With one it is an open loop, and the level its most requests under way."""
+    mixed = "[1, {level: 4, request_rate: 2.5, weight: 2}]"
+    loaded = load_text(FILE.replace("concurrency: 2", f"concurrency: {mixed}"))
+    assert loaded.spec.workload.levels == (
+        Level(concurrency=1),
+        Level(concurrency=4, request_rate=2.5, weight=2.0),
+    )
+    assert [lv.load_generator for lv in loaded.spec.workload.levels] == ["closed_loop", "open_loop"]
+
+
+def test_objectives_of_service_have_units(load_text: Load) -> None:
+    """Any of them, in milliseconds; none is none."""
+    text = FILE.replace("max_tokens: 16", "max_tokens: 16\n  slo: {ttft: 300 ms, e2e: 2 s}")
+    assert load_text(text).spec.workload.slo == Slo(ttft_ms=300.0, e2e_ms=2000.0)
+    assert load_text(FILE).spec.workload.slo is None

@@ -21,7 +21,7 @@ def ids(prompts: Prompts) -> tuple[set[str], set[str]]:
     return {p.id for p in prompts.search}, {p.id for p in prompts.confirmation}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 999), min_size=20, max_size=60, unique=True), st.integers(0, 3))
 def test_added_prompts_move_no_other(tmp_path: Path, numbers: list[int], seed: int) -> None:
     """What the search has seen can never become a prompt of the confirmation."""

@@ -15,13 +15,13 @@ SPEC = make_spec()
 
 
 def slower(record: Record, factor: float) -> Record:
-    """The same record with every latency times a factor."""
+    """The same record with every TTFT times a factor."""
     assert isinstance(record.outcome, Measurement)
     passes = []
     for p in record.outcome.passes:
-        assert p.latencies
-        worse = replace(p.latencies, p99_ttft_ms=p.latencies.p99_ttft_ms * factor)
-        passes.append(replace(p, latencies=worse))
+        assert p.times
+        worse = replace(p.times, ttft_ms=tuple(factor * t for t in p.times.ttft_ms))
+        passes.append(replace(p, times=worse))
     return replace(record, outcome=replace(record.outcome, passes=tuple(passes)))
 
 

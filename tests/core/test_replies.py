@@ -46,7 +46,7 @@ def test_beyond_64_words_every_eighth_is_marked(at: int, told: int) -> None:
     assert agreeing_words(printed(*LONG), printed(*changed)) == told
 
 
-@settings(derandomize=True, deadline=None)  # a mark of 16 bits is allowed to be wrong, seldom
+@settings(derandomize=True)  # a mark of 16 bits is allowed to be wrong, seldom
 @given(
     words=st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=60),
     at=st.integers(0, 59),

@@ -26,8 +26,8 @@ from tests.loadgens.stub import (
 
 
 def test_it_is_found_as_a_plugin() -> None:
-    """The folder's one plugin is the closed loop; its helpers are none."""
-    assert names("loadgens") == ("closed_loop",)
+    """The folder's plugins are the two loops; their helpers are none."""
+    assert names("loadgens") == ("closed_loop", "open_loop")
 
 
 def test_tokens_come_from_usage_and_not_from_chunks() -> None:

@@ -8,6 +8,7 @@ import pytest
 from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
 from autotune.core.replychecks import NO_CHECKS, check_replies
+from autotune.core.study import Slo
 from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
@@ -24,7 +25,7 @@ from autotune.trackers._facts import (
 from autotune.trackers._store import artifact_location, resolve, without_password
 from tests.builders import make_failure, make_record, make_spec
 from tests.builders_replies import make_reply
-from tests.builders_study import make_study_records
+from tests.builders_study import make_open_records, make_open_spec, make_study_records
 
 SPEC = make_spec()
 EAGLE = ("eagle", 1)
@@ -181,3 +182,21 @@ def test_only_a_local_database_has_artifacts_beside_it() -> None:
 def test_passwords_are_taken_out_of_urls() -> None:
     """A warning is copied into issues."""
     assert without_password("http://me:pw@host/x: refused") == "http://host/x: refused"
+
+
+def test_a_rate_stands_in_the_names() -> None:
+    """A speedup of E2E latency is not called the same as one of throughput."""
+    spec = make_open_spec(slo=Slo(ttft_ms=100.0))
+    records = make_open_records()
+    eagle = next(r for r in records if (r.trial.candidate, key(r)) == ("eagle", 2))
+    shown = {v.name: v.value for v in metrics(spec, eagle, records)}
+    assert {"speedup.c1", "e2e_speedup.c4", "mean_e2e_ms.c4", "goodput.c4"} <= shown.keys()
+    assert not {"speedup.c4", "mean_e2e_ms.c1"} & shown.keys()
+    assert shown["good_share.c4.low"] < shown["good_share.c4"] < shown["good_share.c4.high"]
+    assert eagle.measurement
+    mean = [p.mean_e2e_ms for p in eagle.measurement.at(4) if p.mean_e2e_ms]
+    assert min(mean) < shown["mean_e2e_ms.c4"] < max(mean)
+    assert params(spec, eagle)["request_rate.c4"] == "2.5"
+    names = {v.name for v in result_metrics(recommend(spec, records))}
+    assert {"e2e_speedup.eagle.c4", "confirmed_e2e_speedup.eagle.c4"} <= names
+    assert not {"speedup.eagle.c4", "e2e_speedup.eagle.overall"} & names

@@ -17,6 +17,7 @@ from autotune.core.study import StudySpec, Workload
 from autotune.core.trial import BASELINE, Cause, EngineFacts, Launch, Record, Stage
 from autotune.errors import LaunchError
 from autotune.ports import (
+    Arrivals,
     Counters,
     LoadResult,
     Request,
@@ -47,6 +48,8 @@ class Call:
     prompts: tuple[str, ...]
     number: int
     """How many measured passes came before, over all launches; -1 for a warm-up."""
+    arrivals: Arrivals | None = None
+    """None in a closed loop."""
 
     @property
     def block(self) -> int:
@@ -131,7 +134,12 @@ class World:
             self.log.append("stop")
 
     def run(
-        self, server: Server, workload: Workload, requests: Sequence[Request], concurrency: int
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
     ) -> LoadResult:
         """One pass at the speed of the table."""
         assert isinstance(server, FakeServer)
@@ -145,6 +153,7 @@ class World:
             salts=tuple(r.cache_salt for r in requests),
             prompts=tuple(r.prompt.id for r in requests),
             number=-1 if warm_up else len(self.passes),
+            arrivals=arrivals,
         )
         self.calls.append(call)
         self.log.append(f"pass K={k}")
@@ -288,7 +297,7 @@ def make_rig(world: World, spec: StudySpec, root: Path) -> Rig:
     return Rig(
         spec=spec,
         engine=world,
-        load_generator=world,
+        load_generators={"closed_loop": world, "open_loop": world},
         paths=StudyPaths(root=root, name=spec.name),
         fingerprint=FINGERPRINT,
         notify=world.events.append,

@@ -109,7 +109,7 @@ def one_ledger() -> Ledger:
     return Ledger("sqlite:///:memory:", SPEC)
 
 
-@settings(max_examples=15, deadline=None, phases=[Phase.generate])
+@settings(max_examples=15, phases=[Phase.generate])
 @given(detail=st.text(), why=st.text(), resolved=st.dictionaries(st.text(), values, max_size=3))
 def test_any_text_round_trips(
     one_ledger: Ledger, detail: str, why: str, resolved: dict[str, JSON]

@@ -11,7 +11,7 @@ from autotune.core.replies import Reply
 from autotune.core.study import Workload
 from autotune.core.textcheck import compare_texts
 from autotune.core.trial import Measurement, Record
-from autotune.ports import LoadResult, Request, Server
+from autotune.ports import Arrivals, LoadResult, Request, Server
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.replies import replies_of, reply_key
 from autotune.tuning.samples import LINES, PARQUET
@@ -25,10 +25,15 @@ class Speaking(World):
     """A world whose replies say which prompt they answer."""
 
     def run(
-        self, server: Server, workload: Workload, requests: Sequence[Request], concurrency: int
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
     ) -> LoadResult:
         """One pass with words in it."""
-        result = World.run(self, server, workload, requests, concurrency)
+        result = World.run(self, server, workload, requests, concurrency, arrivals)
         said = tuple(replace(s, text=f"the reply to {s.prompt_id}") for s in result.samples)
         return replace(result, samples=said)
 

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import Candidate, Search, StudySpec
-from autotune.core.trial import Cause, Failure, Record, Stage
+from autotune.core.plan import next_launch
+from autotune.core.study import Candidate, Search, Slo, StudySpec
+from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.tuning.identity import identity
 from autotune.tuning.ledger import Ledger, read_records, record_id
-from autotune.tuning.tuner import to_retry, usable
+from autotune.tuning.tuner import fingerprint, to_retry, usable
 from tests.builders import GMU, make_record, make_spec
+from tests.builders_study import at_rate, make_open_spec
 
 SPEC = make_spec(search=Search(gpu_memory_utilization=(GMU,)))
 FIRST = SPEC.candidates[0]
@@ -97,3 +99,28 @@ def test_a_storage_that_cannot_be_opened_is_the_users_error(url: str) -> None:
     """One message that names the storage, no traceback."""
     with pytest.raises(UserError, match="cannot be opened"):
         Ledger(url, SPEC)
+
+
+@pytest.mark.parametrize("before", [None, 5.0])
+def test_passes_at_another_rate_do_not_count(before: float | None) -> None:
+    """What was measured at the levels that stayed is kept, and the launch is made once more."""
+    spec = replace(make_open_spec(2.5), search=SPEC.search)
+    old = at_rate(make_record(BASELINE), before)
+    kept = [usable([old], old.fingerprint, spec) for _ in range(3)]
+    (first,) = kept[0]
+    assert first.measurement
+    assert {p.concurrency for p in first.measurement.passes} == {1}
+    again = next_launch(spec, [r for records in kept for r in records])
+    assert again is not None
+    assert again.stage is Stage.BASELINE
+    same = at_rate(old, 2.5)
+    assert usable([same], same.fingerprint, spec) == [same]
+    follow = next_launch(spec, usable([same], same.fingerprint, spec))
+    assert follow is not None
+    assert follow.stage is not Stage.BASELINE
+
+
+def test_other_objectives_of_service_need_no_other_measurement() -> None:
+    """The times of each request are kept: the fingerprint knows neither rates nor objectives."""
+    plain = fingerprint(make_open_spec(2.5), {})
+    assert plain == fingerprint(make_open_spec(5.0, Slo(ttft_ms=100.0)), {})

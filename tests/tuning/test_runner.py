@@ -14,6 +14,7 @@ from autotune.tuning import rounds, runner, samples
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone, ServerReady
 from autotune.tuning.journal import passes
 from tests.builders import GMU, make_spec, make_workload
+from tests.builders_study import make_open_spec
 from tests.tuning.fakes import Call, World, crash, make_launch, make_rig, run_one
 
 KS = (0, 1, 2, 3, 5)
@@ -372,3 +373,36 @@ def test_passes_and_samples_are_on_disk(tmp_path: Path) -> None:
     assert tuple(passes(folder)) == record.measurement.passes
     frame = samples.read(folder)
     assert len(frame) == sum(p.requests for p in record.measurement.passes) == 3 * (4 + 16)
+
+
+def test_arrivals_are_the_blocks_own(tmp_path: Path) -> None:
+    """At a rate, every K and every arm gets the same arrivals on a block, blocks differ."""
+    spec = replace(make_open_spec(2.5), search=SPEC.search)
+    world = World()
+    rig = make_rig(world, spec, tmp_path)
+    for launch in (make_launch(spec, "eagle", (0, 1, 2)), make_launch(spec, BASELINE, (0,))):
+        run_one(rig, launch)
+    seeds: dict[int, set[str]] = {}
+    for call in world.passes:
+        if call.concurrency == 1:
+            assert call.arrivals is None
+            continue
+        assert call.arrivals is not None
+        assert call.arrivals.request_rate == 2.5
+        seeds.setdefault(call.block, set()).add(call.arrivals.seed)
+    assert len(seeds) == 3
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == 3
+
+
+def test_a_pass_says_its_rate_and_times(tmp_path: Path) -> None:
+    """Warm-up is a closed loop; a measured pass keeps its rate and the time of each request."""
+    world = World()
+    records = measure(world, tmp_path, spec=replace(make_open_spec(2.5), search=SPEC.search))
+    assert all(c.arrivals is None for c in world.calls if c.number < 0)
+    assert records[2].measurement
+    for measured in records[2].measurement.passes:
+        assert measured.request_rate == {1: None, 4: 2.5}[measured.concurrency]
+        assert measured.times
+        assert len(measured.times.e2e_ms) == measured.requests
+        assert measured.mean_e2e_ms == pytest.approx(measured.duration_s * 1e3, abs=0.1)

@@ -56,6 +56,7 @@ def test_line_has_the_pass_and_the_request(tmp_path: Path) -> None:
         "prompt_tokens": 7,
         "output_tokens": 3,
         "sent_s": 1.0,
+        "waited_s": 0.0,
         "first_token_s": 1.012346,
         "end_s": 1.5,
         "finish_reason": "stop",

@@ -1,0 +1,153 @@
+"""The load generator at a request rate: requests come by themselves, whatever the server does.
+
+Laws: a request is timed from its scheduled arrival, so waiting for a free slot is part of its
+latency and no slow reply hides the queue behind it (coordinated omission). Requests are sent in
+order of arrival. What the client alone was late, a slot being free, is its lag. The same seed gives
+the same arrivals, to any server.
+
+As `vllm bench serve --request-rate R --max-concurrency C`, but for the clock: vLLM starts it when
+the slot was got.
+"""
+
+import asyncio
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from autotune.core.study import Workload
+from autotune.loadgens._framing import Reply
+from autotune.loadgens._http import Address, Connection, not_sent
+from autotune.loadgens._request import posts as posts_of
+from autotune.loadgens._transcript import sample
+from autotune.loadgens._watch import LagWatch, no_garbage_collection
+from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, RequestSample, Server
+
+
+def schedule(arrivals: Arrivals, count: int) -> list[float]:
+    """The seconds at which `count` requests arrive: a Poisson process that had so many in its time.
+
+    The gaps are exponential and scaled so that the last request comes at count / rate: the mean
+    rate is the one asked for in every pass. (vllm/benchmarks/serve.py, get_request, does the same.)
+    """
+    dice = Random(arrivals.seed)
+    times = list(itertools.accumulate(dice.expovariate(1.0) for _ in range(count)))
+    scale = count / arrivals.request_rate / times[-1]
+    return [scale * time_s for time_s in times]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoop:
+    """Sends a pass at a request rate and times it."""
+
+    idle_timeout_s: float = 300.0
+    """A request that gets no byte for this long has failed, and so have those not yet sent."""
+
+    def run(
+        self,
+        server: Server,
+        workload: Workload,
+        requests: Sequence[Request],
+        concurrency: int,
+        arrivals: Arrivals | None = None,
+    ) -> LoadResult:
+        """One pass; never raises for what the server does: a failed request is a sample."""
+        if not requests or concurrency < 1 or arrivals is None:
+            raise ValueError(
+                "a pass needs a request, a slot and arrivals, got "
+                f"{len(requests)} requests at concurrency {concurrency}, {arrivals}"
+            )
+        posts = posts_of(server, workload, requests)
+        address = Address.parse(server.base_url)
+        slots = [
+            Connection(address, self.idle_timeout_s) for _ in range(min(concurrency, len(posts)))
+        ]
+        due_s = schedule(arrivals, len(posts))
+        with no_garbage_collection():
+            return _timed(slots, posts, due_s, requests)
+
+
+def _timed(
+    slots: Sequence[Connection],
+    posts: Sequence[bytes],
+    due_s: Sequence[float],
+    requests: Sequence[Request],
+) -> LoadResult:
+    cpu = time.process_time()
+    sent = asyncio.run(_drive(slots, posts, due_s))
+    samples = tuple(
+        _sample(request, sent.replies[index], sent.origin, due_s[index])
+        for index, request in enumerate(requests)
+    )
+    return LoadResult(
+        samples=samples,
+        duration_s=max(reply.ended for reply in sent.replies.values()) - sent.origin,
+        client_cpu_s=time.process_time() - cpu,
+        event_loop_lag_s=sent.lag_s,
+    )
+
+
+def _sample(request: Request, reply: Reply, origin: float, due_s: float) -> RequestSample:
+    """The sample as it was sent, timed from when it was to be sent."""
+    seen = sample(request.prompt, reply, origin)
+    return replace(seen, sent_s=due_s, waited_s=max(seen.sent_s - due_s, 0.0))
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The slots that are free, each with the time since when, and what has come so far."""
+
+    free: asyncio.Queue[tuple[float, Connection]]
+    """First freed, first taken: if any slot was free in time, the one taken was."""
+    origin: float
+    replies: dict[int, Reply] = field(default_factory=dict)
+    stalled: bool = False
+    lag_s: float = 0.0
+
+    async def slot(self, due: float) -> tuple[float, Connection] | None:
+        """A slot, not before `due`, and since when the request could have gone; None: given up."""
+        if not self.stalled:
+            await asyncio.sleep(max(due - time.perf_counter(), 0.0))
+            free_since, connection = await self.free.get()
+            if not self.stalled:
+                return max(due, free_since), connection
+        return None
+
+    async def exchange(
+        self, index: int, post: bytes, could_go: float, connection: Connection
+    ) -> None:
+        """Send a request, keep its reply, and free the slot."""
+        self.replies[index] = reply = await connection.exchange(post)
+        self.stalled |= reply.stalled
+        self.lag_s = max(self.lag_s, reply.sent - could_go)
+        self.free.put_nowait((reply.ended, connection))
+
+
+async def _drive(
+    connections: Sequence[Connection], posts: Sequence[bytes], due_s: Sequence[float]
+) -> _Pass:
+    """Every request at its time, or as soon after it as a slot is free; to the last reply."""
+    free: asyncio.Queue[tuple[float, Connection]] = asyncio.Queue()
+    for connection in connections:
+        free.put_nowait((-math.inf, connection))
+    try:
+        await asyncio.gather(*(connection.open() for connection in connections))
+        watch = LagWatch()
+        run = _Pass(free, origin=time.perf_counter())
+        async with asyncio.TaskGroup() as tasks:
+            for index, (post, due) in enumerate(zip(posts, due_s, strict=True)):
+                slot = await run.slot(run.origin + due)
+                if slot is None:
+                    run.replies[index] = not_sent()
+                else:
+                    tasks.create_task(run.exchange(index, post, *slot))
+        run.lag_s = max(run.lag_s, watch.stop())
+    finally:
+        for connection in connections:
+            connection.close()
+    return run
+
+
+PLUGIN: LoadGenerator = OpenLoop()
