@@ -45,7 +45,7 @@ def test_a_folder_is_a_registry(family: str) -> None:
 def test_what_packages_offer() -> None:
     """The names that others may import, no more."""
     assert autotune.cli.__all__ == ["main"]
-    assert autotune.config.__all__ == ["LoadedFile", "Tracking", "json_schema", "load"]
+    assert autotune.config.__all__ == ["LoadedFile", "Tracking", "fit", "json_schema", "load"]
 
 
 def test_the_console_script_is_the_command_line() -> None:

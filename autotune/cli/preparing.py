@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.config import LoadedFile, load
+from autotune.config import LoadedFile, fit, load
 from autotune.config.values import parse_duration
 from autotune.core.known import other_sampling, warnings
 from autotune.core.redaction import is_secret, shown
@@ -41,7 +41,8 @@ class Prepared:
         """What to know before the first launch, each in one sentence."""
         spec = self.loaded.spec
         sampling = other_sampling(spec.workload.sampling, model_defaults(spec.target))
-        return [*warnings(spec.workload, self.probe), *([sampling] if sampling else [])]
+        told = [*self.loaded.notes, *warnings(spec.workload, self.probe)]
+        return [*told, sampling] if sampling else told
 
     @property
     def saved(self) -> SavedStudy:
@@ -62,7 +63,7 @@ class Prepared:
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
     """Read the file and probe the engine; every fault of either is a UserError."""
     budget_s = _seconds(budget) if budget is not None else None
-    loaded = load(file)
+    loaded = fit(load(file))
     loaded = replace(loaded, spec=with_weights(loaded.spec))
     engine: Engine = find("engines", loaded.spec.target.engine)
     probe = engine.probe(loaded.spec.target.launcher)

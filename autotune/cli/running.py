@@ -179,11 +179,15 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
             "or device were others",
             highlight=False,
         )
-    for text in ready.warnings:
-        console.print(f"  [yellow]warning[/]: {escape(text)}")
+    _warn(ready)
     free = shutil.disk_usage(ready.paths.folder).free
     if free < 1 << 30:
         console.print(f"  [yellow]only {free >> 20} MiB of disk are free[/]")
+
+
+def _warn(ready: Prepared) -> None:
+    for text in ready.warnings:
+        console.print(f"  [yellow]warning[/]: {escape(text)}")
 
 
 def _version(ready: Prepared) -> str:
@@ -194,6 +198,7 @@ def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> 
     """Print the launches ahead and their minutes; start nothing."""
     ready = prepare(file, budget, storage)
     spec, records = ready.loaded.spec, _known(ready)
+    _warn(ready)
     ahead = estimate(spec, records, pass_seconds(records))
     for number, launch in enumerate(ahead.launches, 1):
         console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from autotune.config.lora import with_path
 from autotune.config.models import absolute, beside_file, resolve_model
 from autotune.config.prompts import Prompts
 from autotune.config.schema import CandidatesFile, TargetSection
@@ -45,6 +46,8 @@ def core_workload(workload: WorkloadSection, prompts: Prompts) -> Workload:
         chat_template_kwargs=thawed(workload.chat_template_kwargs),
         requests_per_stream=workload.requests_per_stream,
         slo=workload.slo.value() if workload.slo else None,
+        lora=workload.lora,
+        response_format=thawed(workload.response_format) if workload.response_format else None,
     )
 
 
@@ -71,7 +74,12 @@ def _target(target: TargetSection, root: Path) -> Target:
     return Target(
         model=resolve_model(target.model, root),
         engine=target.engine,
-        engine_args=thawed({k: _beside(v, root) for k, v in target.engine_args.items()}),
+        engine_args={
+            key: with_path(key, value, root)
+            for key, value in thawed(
+                {k: _beside(v, root) for k, v in target.engine_args.items()}
+            ).items()
+        },
         env={key: beside_file(value, root) for key, value in target.env.items()},
         launcher=tuple(beside_file(part, root) for part in target.launcher),
     )

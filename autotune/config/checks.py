@@ -13,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 from autotune.config.build import core_workload, resolved_model
 from autotune.config.candidate import CandidateSection
 from autotune.config.faults import Place, Said
+from autotune.config.lora import lora_fault
 from autotune.config.messages import said
 from autotune.config.models import check_model, resolve_model
 from autotune.config.prompts import Prompts
 from autotune.config.schema import CandidatesFile, TargetSection
+from autotune.config.sections import thawed
 from autotune.config.workload import WorkloadSection
 from autotune.core.study import JSON
 
@@ -109,6 +111,16 @@ def _twins(first: int, name: str, second: CandidateSection) -> str:
         f"{second.label!r} is the same engine configuration as candidates[{first}] {name!r}"
         f"{as_vllm}: remove one, and give the other every K"
     )
+
+
+def lora_faults(data: Data) -> Iterator[Said]:
+    """An adapter that requests name and the engine does not serve."""
+    target = sound(TargetSection, data.get("target"))
+    workload = sound(WorkloadSection, data.get("workload"))
+    if target is None or workload is None or workload.lora is None:
+        return
+    if fault := lora_fault(workload.lora, thawed(target.engine_args)):
+        yield ("workload", "lora"), fault
 
 
 def context_faults(data: Data) -> Iterator[Said]:

@@ -6,12 +6,13 @@ Rule: sections are judged one by one, so that a fault in one hides none in anoth
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.config.build import core_study, tracking_uri
 from autotune.config.checks import (
     context_faults,
+    lora_faults,
     model_faults,
     name_faults,
     schema_faults,
@@ -19,11 +20,11 @@ from autotune.config.checks import (
     twin_faults,
     workload_faults,
 )
-from autotune.config.faults import Said, fault_at
+from autotune.config.faults import Said, fault_at, line_of
 from autotune.config.models import absolute
-from autotune.config.prompts import Prompts, read_prompts
+from autotune.config.prompts import HubDataset, Prompts, read_hub, read_prompts
 from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection
-from autotune.config.workload import WorkloadSection
+from autotune.config.workload import PromptsSection, WorkloadSection
 from autotune.config.yamlfile import Document, read_yaml
 from autotune.core.study import JSON, StudySpec
 from autotune.errors import CandidatesFileError, Fault
@@ -47,6 +48,14 @@ class LoadedFile:
     root: Path
     """The folder of the file, which holds studies/ and reports/."""
     prompts_sha256: str
+    prompt_lines: Mapping[str, int] = field(default_factory=dict)
+    """Where each prompt stands in its file, by id."""
+    prompts_at: int | None = None
+    """The line of workload.prompts."""
+    drop_too_long: bool = False
+    """Whether prompts that do not fit into the context are dropped; they are refused else."""
+    notes: tuple[str, ...] = ()
+    """What is no fault but must be told before anything is launched."""
 
 
 def load(
@@ -61,7 +70,8 @@ def load(
     faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
-    return _loaded(document.data, prompts or Prompts(), file)
+    at = line_of(document.lines, ("workload", "prompts"))
+    return replace(_loaded(document.data, prompts or Prompts(), file), prompts_at=at)
 
 
 def _read(file: Path, shown: str) -> str:
@@ -96,7 +106,22 @@ def _prompts(data: JSON, root: Path) -> Prompts | None:
     search = sound(SearchSection, data.get("search", {}))
     if workload is None:
         return None
-    return read_prompts(root / workload.prompts, seed=search.seed if search else 0)
+    return _read_prompts(workload.prompts, root, seed=search.seed if search else 0)
+
+
+def _read_prompts(source: PromptsSection, root: Path, *, seed: int) -> Prompts:
+    if source.hf is not None:
+        hub = HubDataset(
+            name=source.hf,
+            split=source.split or "train",
+            subset=source.subset,
+            column=source.column,
+            limit=source.limit,
+        )
+        return read_hub(hub, seed=seed)
+    return read_prompts(
+        root / f"{source.file}", seed=seed, format_name=source.format, limit=source.limit
+    )
 
 
 def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool) -> Iterator[Said]:
@@ -108,6 +133,7 @@ def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
     yield from model_faults(data, root, look=check_models)
     yield from name_faults(data)
     yield from twin_faults(data, root)
+    yield from lora_faults(data)
     yield from context_faults(data)
 
 
@@ -120,6 +146,9 @@ def _loaded(data: JSON, prompts: Prompts, file: Path) -> LoadedFile:
         path=file,
         root=file.parent,
         prompts_sha256=prompts.sha256,
+        prompt_lines=prompts.lines,
+        drop_too_long=sections.workload.too_long == "drop",
+        notes=prompts.notes,
     )
 
 

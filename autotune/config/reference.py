@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.config.prompts.formats import FORMATS
 from autotune.config.schema_json import json_schema
 from autotune.config.vllm_fields import (
     OWNED_ENGINE_ARGS,
@@ -31,6 +32,10 @@ for editors is [candidates.schema.json](candidates.schema.json), a commented exa
 - Unknown keys, keys that stand twice and tabs are faults. All faults are shown at once, as
   `file:line: key: rule and remedy`.
 - Scalars are those of YAML 1.2: `true` and `false` alone are truth values, `1:30` is a text.
+"""
+
+_FORMATS_HEAD = """\
+The format of a file is told by its content, unless `workload.prompts.format` says it.
 """
 
 _REFUSED: Mapping[str, Mapping[str, str]] = {
@@ -62,6 +67,7 @@ def markdown() -> str:
     schema = json_schema()
     parts = [_HEAD, *_table("The whole file", 2, schema, schema)]
     parts += [part for name in schema["properties"] for part in _sections(name, schema)]
+    parts += ["## Formats of prompts\n", _FORMATS_HEAD, _formats()]
     parts += ["## Keys that are refused\n", "Some keys are not yours to set, each for a reason.\n"]
     parts += [_refusals(place, reasons) for place, reasons in _REFUSED.items()]
     return "\n".join(parts)
@@ -96,6 +102,11 @@ def _refusals(place: str, reasons: Mapping[str, str]) -> str:
     return "\n".join(
         [f"### In `{place}`\n", "| key | why, and what to do |", "|---|---|", *rows, ""]
     )
+
+
+def _formats() -> str:
+    rows = [f"| `{name}` | {known.summary} |" for name, known in FORMATS.items()]
+    return "\n".join(["| format | what stands in the file |", "|---|---|", *rows, ""])
 
 
 def _default(row: Mapping[str, Any]) -> str:

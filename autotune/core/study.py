@@ -114,11 +114,24 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request's messages, with a stable id."""
+    """One conversation: the messages it opens with, with a stable id, and what follows replies."""
 
     id: str
     messages: tuple[Mapping[str, JSON], ...]
     task: str = ""
+    later_turns: tuple[str, ...] = ()
+    """What the user says after each reply, in order; every one is a request of its own."""
+    response_format: Mapping[str, JSON] | None = None
+    """What its replies must look like, as vLLM takes it; None: as the workload has it."""
+    max_tokens: int | None = None
+    """Longest reply to this prompt, in tokens, where that is less than the workload's."""
+    tokens: int | None = None
+    """Tokens of `messages` as the target's chat template renders them; None: not counted."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests the conversation takes."""
+        return 1 + len(self.later_turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +149,10 @@ class Workload:
     """Requests per concurrent stream in one block; fewer are all ramp and tail."""
     slo: Slo | None = None
     """What makes a request a good one; None: goodput is not shown."""
+    lora: str | None = None
+    """The adapter that requests name as their model; None: the target itself."""
+    response_format: Mapping[str, JSON] | None = None
+    """What replies must look like, as vLLM takes it; a prompt's own comes first."""
 
     def __post_init__(self) -> None:
         if self.requests_per_stream < MIN_REQUESTS_PER_STREAM:
@@ -161,6 +178,10 @@ class Workload:
     def level(self, concurrency: int) -> Level:
         """The level of that concurrency."""
         return next(level for level in self.levels if level.concurrency == concurrency)
+
+    def max_tokens_of(self, prompt: Prompt) -> int:
+        """The longest reply to this prompt, in tokens."""
+        return min(self.max_tokens, prompt.max_tokens or self.max_tokens)
 
     def block_size(self, concurrency: int) -> int:
         """Number of prompts of one block at this concurrency."""

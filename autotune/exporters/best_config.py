@@ -33,6 +33,8 @@ STALE = (
     "engine.speculative_config.model",
     "evidence.workload.sampling",
     "evidence.workload.prompts_sha256",
+    "evidence.workload.lora",
+    "evidence.workload.response_format",
 )
 """Paths in the document; where one of them differs, the evidence no longer holds."""
 
@@ -83,8 +85,19 @@ def unverified(result: Recommendation) -> bool:
 
 def prompts_sha256(prompts: Sequence[Prompt]) -> str:
     """A hash of what is sent, in order; ids and tasks do not matter."""
-    text = json.dumps([[dict(m) for m in p.messages] for p in prompts], sort_keys=True)
+    text = json.dumps([_sent(p) for p in prompts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sent(prompt: Prompt) -> list[dict[str, JSON]]:
+    later: list[dict[str, JSON]] = [{"later_turn": turn} for turn in prompt.later_turns]
+    own = {"response_format": prompt.response_format, "max_tokens": prompt.max_tokens}
+    given: dict[str, JSON] = {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in own.items()
+        if value is not None
+    }
+    return [*map(dict, prompt.messages), *later, *([given] if given else [])]
 
 
 def _engine(
@@ -177,6 +190,8 @@ def _load(mean_e2e_ms: float | None, found: Goodput | None) -> dict[str, object]
 def _workload(spec: StudySpec, result: Recommendation) -> Entry:
     work = spec.workload
     split = "confirmation" if result.basis is Basis.CONFIRMED else "search"
+    form = work.response_format
+    optional = {"lora": work.lora, "response_format": dict(form) if form else None}
     return {
         "prompts": split,
         "prompts_sha256": prompts_sha256(work.prompts(split)),
@@ -186,6 +201,7 @@ def _workload(spec: StudySpec, result: Recommendation) -> Entry:
         "requests_per_stream": work.requests_per_stream,
         "sampling": {"temperature": work.sampling.temperature, **work.sampling.params},
         "chat_template_kwargs": dict(work.chat_template_kwargs),
+        **without_nulls(optional),
     }
 
 

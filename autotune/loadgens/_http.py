@@ -46,13 +46,6 @@ class Address:
         return head.encode() + payload
 
 
-def not_sent() -> Reply:
-    """What becomes of a request after another one of its pass had to be given up."""
-    reply = Reply(time.perf_counter())
-    reply.error = "not sent: the server stalled earlier in this pass"
-    return reply
-
-
 class _Wire(asyncio.BufferedProtocol):
     """Stamps what arrives and hands it to the reply in progress."""
 

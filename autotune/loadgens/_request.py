@@ -6,16 +6,23 @@ Law: the workload's parameters cannot override what is measured.
 from collections.abc import Sequence
 
 from autotune.core.study import JSON, Workload
+from autotune.loadgens._conversation import Conversation
 from autotune.loadgens._http import Address
 from autotune.ports import Request, Server
 
 PATH = "/v1/chat/completions"
 
 
-def posts(server: Server, workload: Workload, requests: Sequence[Request]) -> list[bytes]:
-    """All requests of a pass as bytes, made before any clock starts."""
+def conversations(
+    server: Server, workload: Workload, requests: Sequence[Request]
+) -> list[Conversation]:
+    """All requests of a pass, their first turns as bytes before any clock starts."""
     address = Address.parse(server.base_url)
-    return [address.post(PATH, body(server.model, workload, request)) for request in requests]
+
+    def post(request: Request) -> bytes:
+        return address.post(PATH, body(server.model, workload, request))
+
+    return [Conversation(request, post) for request in requests]
 
 
 def body(model: str, workload: Workload, request: Request) -> dict[str, JSON]:
@@ -30,10 +37,13 @@ def body(model: str, workload: Workload, request: Request) -> dict[str, JSON]:
         fields["ignore_eos"] = True
     if workload.chat_template_kwargs:
         fields["chat_template_kwargs"] = dict(workload.chat_template_kwargs)
+    form = request.prompt.response_format or workload.response_format
+    if form:
+        fields["response_format"] = dict(form)
     return fields | {
-        "model": model,
+        "model": workload.lora or model,
         "messages": [dict(message) for message in request.prompt.messages],
-        "max_tokens": workload.max_tokens,
+        "max_tokens": workload.max_tokens_of(request.prompt),
         "temperature": workload.sampling.temperature,
         "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},

@@ -29,6 +29,8 @@ class _Told:
     finish_reason: str | None = None
     error: str | None = None
     text: list[str] = field(default_factory=list)
+    content: list[str] = field(default_factory=list)
+    """The text without its reasoning."""
     times: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     running_usage: bool = False
@@ -43,7 +45,9 @@ class _Told:
         usage = chunk.get("usage")
         for choice in choices:
             delta = choice["delta"]
-            self.text.append(delta.get("content") or _reasoning(delta))
+            content = delta.get("content")
+            self.text.append(content or _reasoning(delta))
+            self.content.append(content or "")
             if choice.get("finish_reason"):
                 self.finish_reason = choice["finish_reason"]
         if not usage:
@@ -77,6 +81,12 @@ def sample(prompt: Prompt, reply: Reply, origin: float) -> RequestSample:
         chunk_s=tuple(time - origin for time in told.times),
         chunk_tokens=tuple(told.tokens),
     )
+
+
+def said(reply: Reply) -> str | None:
+    """The content of a reply, its reasoning apart; None if the reply does not count."""
+    told = _read(reply)
+    return None if _error(reply, told) else "".join(map(str, told.content))
 
 
 def server_message(status: int, body: bytes) -> str:

@@ -1,19 +1,20 @@
 """The load generator: a fixed number of streams, each with one request in flight.
 
 Laws: a stream takes the next request when its last one has ended, so exactly `concurrency` are
-in flight until the queue is empty. What can be done before the first send or after the last byte
-is done there: the timed window holds sending, reading and stamping, nothing else.
+in flight until the queue is empty; the turns of a conversation stay on its stream. What can be done
+before the first send or after the last byte is done there: the timed window holds sending, reading
+and stamping, and the making of later turns, nothing else.
 """
 
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from autotune.core.study import Workload
-from autotune.loadgens._framing import Reply
-from autotune.loadgens._http import Address, Connection, not_sent
-from autotune.loadgens._request import posts as posts_of
+from autotune.loadgens._conversation import STALLED, Conversation
+from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._request import conversations
 from autotune.loadgens._transcript import sample
 from autotune.loadgens._watch import LagWatch, no_garbage_collection
 from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, Server
@@ -34,7 +35,10 @@ class ClosedLoop:
         concurrency: int,
         arrivals: Arrivals | None = None,
     ) -> LoadResult:
-        """One pass; never raises for what the server does: a failed request is a sample."""
+        """One pass; never raises for what the server does: a failed request is a sample.
+
+        A request whose prompt has later turns gives a sample for each of them, after its own.
+        """
         if not requests or concurrency < 1:
             raise ValueError(
                 "a pass needs a request and a stream, got "
@@ -42,25 +46,23 @@ class ClosedLoop:
             )
         if arrivals is not None:
             raise ValueError("a closed loop has no arrivals: that is open_loop")
-        posts = posts_of(server, workload, requests)
-        streams = min(concurrency, len(posts))
+        talks = conversations(server, workload, requests)
+        streams = min(concurrency, len(talks))
         address = Address.parse(server.base_url)
         connections = [Connection(address, self.idle_timeout_s) for _ in range(streams)]
         with no_garbage_collection():
-            return _timed(connections, posts, requests)
+            return _timed(connections, talks)
 
 
-def _timed(
-    connections: Sequence[Connection], posts: Sequence[bytes], requests: Sequence[Request]
-) -> LoadResult:
+def _timed(connections: Sequence[Connection], talks: Sequence[Conversation]) -> LoadResult:
     cpu = time.process_time()
-    replies, lag = asyncio.run(_drive(connections, posts))
+    lag = asyncio.run(_drive(connections, talks))
     cpu = time.process_time() - cpu  # reading the replies comes after the timed window
-    origin = min(reply.sent for reply in replies)
-    samples = (sample(r.prompt, p, origin) for r, p in zip(requests, replies, strict=True))
+    turns = [turn for talk in talks for turn in talk.turns]
+    origin = min(reply.sent for _, reply in turns)
     return LoadResult(
-        samples=tuple(samples),
-        duration_s=max(reply.ended for reply in replies) - origin,
+        samples=tuple(sample(request.prompt, reply, origin) for request, reply in turns),
+        duration_s=max(reply.ended for _, reply in turns) - origin,
         client_cpu_s=cpu,
         event_loop_lag_s=lag,
     )
@@ -68,27 +70,26 @@ def _timed(
 
 @dataclass(slots=True)
 class _Queue:
-    """The requests of a pass and what has come of them, shared by its streams."""
+    """The conversations of a pass that have not begun, shared by its streams."""
 
-    waiting: Iterator[tuple[int, bytes]]
-    replies: dict[int, Reply] = field(default_factory=dict)
+    waiting: Iterator[Conversation]
     stalled: bool = False
 
     async def drain(self, connection: Connection) -> None:
         """One stream: the next request as soon as the last one has ended."""
-        for index, post in self.waiting:
-            if self.stalled:
-                self.replies[index] = not_sent()
-                continue
-            reply = self.replies[index] = await connection.exchange(post)
-            self.stalled |= reply.stalled
+        for talk in self.waiting:
+            while talk.post is not None:
+                if self.stalled:
+                    talk.give_up(STALLED)
+                    break
+                reply = await connection.exchange(talk.post)
+                self.stalled |= reply.stalled
+                talk.heard(reply)
 
 
-async def _drive(
-    connections: Sequence[Connection], posts: Sequence[bytes]
-) -> tuple[list[Reply], float]:
-    """All streams to their end; the replies in the order of the requests, and the worst lag."""
-    queue = _Queue(iter(enumerate(posts)))
+async def _drive(connections: Sequence[Connection], talks: Sequence[Conversation]) -> float:
+    """All conversations to their end; gives the worst lag."""
+    queue = _Queue(iter(talks))
     try:
         await asyncio.gather(*(connection.open() for connection in connections))
         watch = LagWatch()
@@ -97,7 +98,7 @@ async def _drive(
     finally:
         for connection in connections:
             connection.close()
-    return [queue.replies[index] for index in range(len(posts))], lag
+    return lag
 
 
 PLUGIN: LoadGenerator = ClosedLoop()

@@ -14,13 +14,14 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from autotune.core.study import Workload
+from autotune.loadgens._conversation import STALLED, Conversation
 from autotune.loadgens._framing import Reply
-from autotune.loadgens._http import Address, Connection, not_sent
-from autotune.loadgens._request import posts as posts_of
+from autotune.loadgens._http import Address, Connection
+from autotune.loadgens._request import conversations
 from autotune.loadgens._transcript import sample
 from autotune.loadgens._watch import LagWatch, no_garbage_collection
 from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, RequestSample, Server
@@ -59,50 +60,49 @@ class OpenLoop:
                 "a pass needs a request, a slot and arrivals, got "
                 f"{len(requests)} requests at concurrency {concurrency}, {arrivals}"
             )
-        posts = posts_of(server, workload, requests)
+        talks = conversations(server, workload, requests)
         address = Address.parse(server.base_url)
         slots = [
-            Connection(address, self.idle_timeout_s) for _ in range(min(concurrency, len(posts)))
+            Connection(address, self.idle_timeout_s) for _ in range(min(concurrency, len(talks)))
         ]
-        due_s = schedule(arrivals, len(posts))
+        due_s = schedule(arrivals, len(talks))
         with no_garbage_collection():
-            return _timed(slots, posts, due_s, requests)
+            return _timed(slots, talks, due_s)
 
 
 def _timed(
-    slots: Sequence[Connection],
-    posts: Sequence[bytes],
-    due_s: Sequence[float],
-    requests: Sequence[Request],
+    slots: Sequence[Connection], talks: Sequence[Conversation], due_s: Sequence[float]
 ) -> LoadResult:
     cpu = time.process_time()
-    sent = asyncio.run(_drive(slots, posts, due_s))
+    sent = asyncio.run(_drive(slots, talks, due_s))
     samples = tuple(
-        _sample(request, sent.replies[index], sent.origin, due_s[index])
-        for index, request in enumerate(requests)
+        _sample(request, reply, sent.origin, None if turn else due)
+        for talk, due in zip(talks, due_s, strict=True)
+        for turn, (request, reply) in enumerate(talk.turns)
     )
     return LoadResult(
         samples=samples,
-        duration_s=max(reply.ended for reply in sent.replies.values()) - sent.origin,
+        duration_s=max(reply.ended for talk in talks for _, reply in talk.turns) - sent.origin,
         client_cpu_s=time.process_time() - cpu,
         event_loop_lag_s=sent.lag_s,
     )
 
 
-def _sample(request: Request, reply: Reply, origin: float, due_s: float) -> RequestSample:
-    """The sample as it was sent, timed from when it was to be sent."""
+def _sample(request: Request, reply: Reply, origin: float, due_s: float | None) -> RequestSample:
+    """The sample as it was sent, timed from when it was to be sent; later turns follow at once."""
     seen = sample(request.prompt, reply, origin)
+    if due_s is None:
+        return seen
     return replace(seen, sent_s=due_s, waited_s=max(seen.sent_s - due_s, 0.0))
 
 
 @dataclass(slots=True)
 class _Pass:
-    """The slots that are free, each with the time since when, and what has come so far."""
+    """The slots that are free, each with the time since when."""
 
     free: asyncio.Queue[tuple[float, Connection]]
     """First freed, first taken: if any slot was free in time, the one taken was."""
     origin: float
-    replies: dict[int, Reply] = field(default_factory=dict)
     stalled: bool = False
     lag_s: float = 0.0
 
@@ -115,18 +115,22 @@ class _Pass:
                 return max(due, free_since), connection
         return None
 
-    async def exchange(
-        self, index: int, post: bytes, could_go: float, connection: Connection
-    ) -> None:
-        """Send a request, keep its reply, and free the slot."""
-        self.replies[index] = reply = await connection.exchange(post)
-        self.stalled |= reply.stalled
-        self.lag_s = max(self.lag_s, reply.sent - could_go)
-        self.free.put_nowait((reply.ended, connection))
+    async def talk(self, talk: Conversation, could_go: float, connection: Connection) -> None:
+        """Send the turns of a conversation, each after the reply before it, and free the slot."""
+        while talk.post is not None:
+            if self.stalled:
+                talk.give_up(STALLED)
+                break
+            reply = await connection.exchange(talk.post)
+            self.stalled |= reply.stalled
+            if not talk.turns:
+                self.lag_s = max(self.lag_s, reply.sent - could_go)
+            talk.heard(reply)
+        self.free.put_nowait((talk.turns[-1][1].ended, connection))
 
 
 async def _drive(
-    connections: Sequence[Connection], posts: Sequence[bytes], due_s: Sequence[float]
+    connections: Sequence[Connection], talks: Sequence[Conversation], due_s: Sequence[float]
 ) -> _Pass:
     """Every request at its time, or as soon after it as a slot is free; to the last reply."""
     free: asyncio.Queue[tuple[float, Connection]] = asyncio.Queue()
@@ -137,12 +141,12 @@ async def _drive(
         watch = LagWatch()
         run = _Pass(free, origin=time.perf_counter())
         async with asyncio.TaskGroup() as tasks:
-            for index, (post, due) in enumerate(zip(posts, due_s, strict=True)):
+            for talk, due in zip(talks, due_s, strict=True):
                 slot = await run.slot(run.origin + due)
                 if slot is None:
-                    run.replies[index] = not_sent()
+                    talk.give_up(STALLED)
                 else:
-                    tasks.create_task(run.exchange(index, post, *slot))
+                    tasks.create_task(run.talk(talk, *slot))
         run.lag_s = max(run.lag_s, watch.stop())
     finally:
         for connection in connections:

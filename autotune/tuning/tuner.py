@@ -13,7 +13,7 @@ from pathlib import Path
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import of_stage
 from autotune.core.speedup import overall_ratio
-from autotune.core.study import StudySpec
+from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.tuning.identity import identity
 from autotune.tuning.journal import mark_told, salvage
@@ -132,13 +132,24 @@ def fingerprint(spec: StudySpec, probe: Mapping[str, str]) -> str:
         "target": asdict(spec.target),
         "weights": identity(spec.target.model),
         # In order and by split: a block is what its place in the list makes it.
-        "prompts": [[asdict(p) for p in side] for side in (workload.search, workload.confirmation)],
+        "prompts": [[_sent(p) for p in side] for side in (workload.search, workload.confirmation)],
         "sampling": asdict(workload.sampling),
         "max_tokens": workload.max_tokens,
         "ignore_eos": workload.ignore_eos,
         "requests_per_stream": workload.requests_per_stream,
         "chat_template_kwargs": dict(workload.chat_template_kwargs),
         "probe": dict(probe),
+        **_given({"lora": workload.lora, "response_format": workload.response_format}),
     }
     text = json.dumps(parts, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _sent(prompt: Prompt) -> dict[str, object]:
+    """What a prompt makes the client send; its length follows from that, and is no part of it."""
+    return _given({name: value for name, value in asdict(prompt).items() if name != "tokens"})
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    """What is set: a field that is added later changes no fingerprint until it is used."""
+    return {name: value for name, value in values.items() if value not in (None, ())}

@@ -1,6 +1,6 @@
 """Do the intervals hold what they promise? Thousands of pairs of arms on a model without time.
 
-Passes come from the closed loop of loop.py; launches, passes and drift are as noisy as recorded
+Passes come from the closed loop of loop_model.py; launches, passes, drift are as noisy as recorded
 ones were (noise.json, fitted by measure.py). In an A/A pair both arms are the same, so the true
 ratio is 1, and a 95 % interval has to cover it in 95 of 100 pairs; in an A/B pair one arm
 speculates, and the true ratio is that of a long run. How well the fit knows the launch effect is
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from loop_model import Costs, Reply, Text, as_pass, draw_texts, run_loop
 
 from autotune.core.noise import noise_of
 from autotune.core.speedup import SpeedupCurve, curves
@@ -28,7 +29,6 @@ from autotune.core.study import (
     Workload,
 )
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage
-from studies.benchmarks.loop import Costs, Reply, Text, as_pass, draw_texts, run_loop
 
 LEVELS = (1, 4)
 TOKENS = 33

@@ -10,6 +10,7 @@ from autotune.cli.exits import MEANING, Exit
 
 HEAVY = (
     "aiohttp",
+    "datasets",
     "matplotlib",
     "mlflow",
     "numpy",
@@ -17,6 +18,7 @@ HEAVY = (
     "pandas",
     "pyarrow",
     "scipy",
+    "tokenizers",
     "torch",
     "transformers",
     "vllm",

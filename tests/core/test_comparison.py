@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from loop_model import Costs, as_pass, draw_texts, run_loop
 
 from autotune.core.arms import arms
 from autotune.core.comparison import PLAIN, compare, comparer
@@ -12,7 +13,6 @@ from autotune.core.noise import LaunchEffect, Noise, PassEffect
 from autotune.core.statistics import Estimate
 from autotune.core.study import Level
 from autotune.core.trial import BASELINE, Measurement, Pass, Record
-from studies.benchmarks.loop import Costs, as_pass, draw_texts, run_loop
 from tests.builders import make_record
 
 EAGLE = ("eagle", 2)

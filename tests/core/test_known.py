@@ -1,5 +1,7 @@
 """Faults of engine builds that are told before the study begins."""
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.core.known import other_sampling, warnings
@@ -39,3 +41,16 @@ def test_sampling_unlike_the_models_own_default_is_told() -> None:
 def test_sampling_like_the_models_default_is_not_told(defaults: dict[str, float]) -> None:
     """Nor is anything told where the model has no opinion."""
     assert other_sampling(Sampling(temperature=0.6), defaults) is None
+
+
+def test_forced_continuation_is_told() -> None:
+    """Replies that go on after their end are drafted with another success."""
+    (told,) = warnings(replace(make_workload(), ignore_eos=True), {})
+    assert told.startswith("ignore_eos goes on after the end of the reply")
+
+
+def test_a_draft_without_the_adapter_is_told() -> None:
+    """Requests name the adapter, the draft was made for the model below it."""
+    (told,) = warnings(replace(make_workload(), lora="sql"), {})
+    assert "LoRA adapter 'sql'" in told
+    assert "target without it" in told

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autotune.core.latency import (
     FIGURES,
@@ -114,3 +117,12 @@ def test_times_must_be_of_the_same_requests() -> None:
         RequestTimes(ttft_ms=(1.0,), tpot_ms=(1.0, 2.0), e2e_ms=(1.0,))
     with pytest.raises(ValueError, match="got 0, 0, 0"):
         RequestTimes(ttft_ms=(), tpot_ms=(), e2e_ms=())
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))
+def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
+    """The same figures as `vllm bench serve` makes of the same times."""
+    found = pooled_latencies([of(*values)])
+    assert found is not None
+    expected = [float(x) for x in np.percentile(values, [50, 99])]
+    assert [found.median_ttft_ms, found.p99_ttft_ms] == pytest.approx(expected)

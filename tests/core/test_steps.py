@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loop_model import Costs, as_pass, draw_texts, run_loop
 
 from autotune.core.steps import GROUP, median_of_means, step_stats
 from autotune.core.trial import Pass
-from studies.benchmarks.loop import Costs, as_pass, draw_texts, run_loop
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -120,8 +122,25 @@ def test_an_interval_without_bounds_has_no_high_end() -> None:
     assert set(speedup) == {"mean", "low"}
 
 
+def test_an_adapter_and_a_response_format_are_part_of_the_evidence() -> None:
+    """They stand in the document where they are used, and it goes stale with them."""
+    form: dict[str, JSON] = {"type": "json_object"}
+    workload = replace(SPEC.workload, lora="sql", response_format=form)
+    spec = replace(SPEC, workload=workload)
+    result = recommend(spec, make_study_records())
+    document = yaml.safe_load(PLUGIN.render(spec, result, PROVENANCE))
+    assert document["evidence"]["workload"]["lora"] == "sql"
+    assert document["evidence"]["workload"]["response_format"] == form
+    assert "evidence.workload.lora" in document["goes_stale_when_changed"]
+
+
 def test_the_hash_of_the_prompts_is_of_what_is_sent() -> None:
     """Other messages or another order is another workload."""
     prompts = make_prompts("search", 3)
     assert prompts_sha256(prompts) == prompts_sha256(list(prompts))
     assert prompts_sha256(prompts) != prompts_sha256(prompts[::-1])
+    first, *others = prompts
+    for change in ({"later_turns": ("more",)}, {"max_tokens": 3}, {"response_format": {"a": 1}}):
+        changed: Any = change
+        assert prompts_sha256(prompts) != prompts_sha256([replace(first, **changed), *others])
+    assert prompts_sha256(prompts) == prompts_sha256([replace(first, tokens=3), *others])

@@ -36,6 +36,15 @@ def test_a_plan_tells_launches_and_minutes(study: Desk) -> None:
     assert not (study.folder / "studies").exists()
 
 
+def test_a_plan_tells_what_will_mislead(tmp_path: Path) -> None:
+    """Warnings come before the launches, not only when they have been paid for."""
+    study = desk(tmp_path, candidates(workload={"ignore_eos": True}))
+    done = study.autotune("plan", "candidates.yaml")
+    assert done.code == 0
+    assert "warning: not checked whether the prompts fit into the context" in done.text
+    assert "warning: ignore_eos goes on after the end of the reply" in done.text
+
+
 def test_faults_of_the_file_are_told_with_their_line(tmp_path: Path) -> None:
     """Exit 2, all faults at once, each as file:line, and no traceback."""
     file = candidates(draft("good"), {"name": "x", "method": "ngramm"}, serach={"seed": 1})

@@ -1,6 +1,8 @@
 """One live launch on the simulated engine, with the real load generators, for tests of passes."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.study import (
@@ -41,14 +43,28 @@ def prompts(split: str) -> tuple[Prompt, ...]:
 CLOSED = Level(concurrency=2)
 
 
-def study(folder: Path, level: Level = CLOSED, /, **world: object) -> StudySpec:
+def conversations(split: str) -> tuple[Prompt, ...]:
+    """Every other prompt has two later turns."""
+    return tuple(
+        replace(p, later_turns=("go on .", "and then ?") if i % 2 else ())
+        for i, p in enumerate(prompts(split))
+    )
+
+
+def study(
+    folder: Path,
+    level: Level = CLOSED,
+    asked: Callable[[str], tuple[Prompt, ...]] = prompts,
+    /,
+    **world: object,
+) -> StudySpec:
     """Blocks of eight prompts, a draft that is right now and then."""
     return StudySpec(
         name="s",
         target=Target(model="/models/t", engine="simulated", env=world_env(folder, **world)),
         workload=Workload(
-            search=prompts("search"),
-            confirmation=prompts("confirmation"),
+            search=asked("search"),
+            confirmation=asked("confirmation"),
             levels=(level,),
             max_tokens=20,
             sampling=Sampling(temperature=0.0),
@@ -59,9 +75,8 @@ def study(folder: Path, level: Level = CLOSED, /, **world: object) -> StudySpec:
     )
 
 
-def live_launch(folder: Path, level: Level = CLOSED, /, **world: object) -> list[Record]:
+def live_launch(spec: StudySpec, folder: Path) -> list[Record]:
     """The records of one live launch at K = 0, 1, 2."""
-    spec = study(folder, level, **world)
     launch = Launch(
         stage=Stage.SCREEN,
         candidate=spec.candidates[0],
@@ -82,14 +97,15 @@ def live_launch(folder: Path, level: Level = CLOSED, /, **world: object) -> list
     at = rig.paths.next_launch()
     config = at / "vllm.yaml"
     draft = spec.candidates[0].speculative_config(launch.k_max)
-    config.write_text(json.dumps({"model": "/models/t", "speculative-config": draft}))
+    args = {"model": "/models/t", "speculative-config": draft, **spec.target.engine_args}
+    config.write_text(json.dumps(args))
     records = list(run_launch(launch, rig, config, at))
     assert [r.trial.num_speculative_tokens for r in records] == [0, 1, 2]
     return records
 
 
-def live_passes(folder: Path, level: Level = CLOSED, /, **world: object) -> list[Pass]:
+def live_passes(spec: StudySpec, folder: Path) -> list[Pass]:
     """All passes of one live launch, in their order."""
-    records = live_launch(folder, level, **world)
+    records = live_launch(spec, folder)
     found = [p for r in records if r.measurement for p in r.measurement.passes]
     return sorted(found, key=lambda p: p.order)

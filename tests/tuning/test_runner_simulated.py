@@ -1,18 +1,20 @@
 """One launch on the simulated engine, with the real load generator: what a fake would believe."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autotune.core.study import Level
+from autotune.core.study import JSON, Level
 from autotune.tuning import samples
-from tests.tuning.simulated import SYSTEM, live_passes
+from autotune.tuning.paths import StudyPaths
+from tests.tuning.simulated import SYSTEM, conversations, live_passes, study
 
 
 def test_prompts_that_begin_alike_do_not_help_each_other(tmp_path: Path) -> None:
     """A system prompt of whole cache blocks is computed anew for every request."""
-    measured = live_passes(tmp_path)
+    measured = live_passes(study(tmp_path), tmp_path)
     assert [p.invalid for p in measured] == [None] * 6
     assert {p.prefix_hit_rate for p in measured} == {0.0}
     assert all(p.prompt_tokens > 8 * len(SYSTEM.split()) for p in measured)
@@ -37,7 +39,7 @@ def test_requests_come_at_the_rate_at_every_k(tmp_path: Path) -> None:
     """The same arrivals for the same prompts of a block, at the rate asked for, in another block
     others; the pass keeps rate, latency and lag."""
     rate = 40.0
-    measured = live_passes(tmp_path, Level(concurrency=2, request_rate=rate))
+    measured = live_passes(study(tmp_path, Level(concurrency=2, request_rate=rate)), tmp_path)
     assert [p.invalid for p in measured] == [None] * 6
     found = arrivals(tmp_path)
     plans = {key: [(name, due) for name, due, _, _ in rows] for key, rows in found.items()}
@@ -55,7 +57,7 @@ def test_requests_come_at_the_rate_at_every_k(tmp_path: Path) -> None:
 
 def test_a_queue_at_the_slots_is_latency_and_not_lag(tmp_path: Path) -> None:
     """Far more requests than the server can take: two under way, the others wait their time."""
-    measured = live_passes(tmp_path, Level(concurrency=2, request_rate=2000.0))
+    measured = live_passes(study(tmp_path, Level(concurrency=2, request_rate=2000.0)), tmp_path)
     assert [p.invalid for p in measured] == [None] * 6
     for rows in arrivals(tmp_path).values():
         starts = sorted(due + waited for _, due, waited, _ in rows)
@@ -64,3 +66,31 @@ def test_a_queue_at_the_slots_is_latency_and_not_lag(tmp_path: Path) -> None:
         assert rows[-1][2] > max(end - due - waited for _, due, waited, end in rows)
     waits = [1e3 * max(waited for _, _, waited, _ in rows) for rows in arrivals(tmp_path).values()]
     assert max(p.client_lag_ms for p in measured) < max(waits)
+
+
+@pytest.mark.parametrize("rate", [None, 40.0])
+def test_every_turn_of_a_conversation_is_a_request(tmp_path: Path, rate: float | None) -> None:
+    """Client and server agree about them, no turn finds the one before in the prefix cache; in the
+    open loop, too, where the first turn alone has an arrival."""
+    spec = study(tmp_path, Level(concurrency=2, request_rate=rate), conversations)
+    measured = live_passes(spec, tmp_path)
+    assert [p.invalid for p in measured] == [None] * 6
+    blocks = {p.block: spec.workload.block("search", 2, p.block) for p in measured}
+    assert all(p.requests == sum(x.requests for x in blocks[p.block]) for p in measured)
+    assert {p.requests for p in measured} != {8}
+    assert {p.prefix_hit_rate for p in measured} == {0.0}
+    found = samples.read(next(StudyPaths(root=tmp_path, name="s").launches.glob("*/")))
+    assert len(found) == sum(p.requests for p in measured)
+    assert set(found["prompt_id"].str.contains("#")) == {True, False}
+
+
+def test_an_adapter_is_served_by_its_name(tmp_path: Path) -> None:
+    """Requests that name it are answered, all others are not at stake."""
+    spec = study(tmp_path)
+    args: dict[str, JSON] = {"enable-lora": True, "lora-modules": ["sql=/adapters/sql"]}
+    spec = replace(
+        spec,
+        workload=replace(spec.workload, lora="sql"),
+        target=replace(spec.target, engine_args=args),
+    )
+    assert {p.invalid for p in live_passes(spec, tmp_path)} == {None}

@@ -4,12 +4,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.core.plan import baseline_failed, next_launch
 from autotune.core.recommendation import Basis, Recommendation, Verdict, recommend
-from autotune.core.study import Search
+from autotune.core.study import Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.tuning import runner, tuner
 from autotune.tuning.ledger import record_id
@@ -265,8 +266,28 @@ def test_fingerprint_follows_what_counts() -> None:
         (replace(SPEC, workload=make_workload(max_tokens=32)), "0.32.0"),
         (replace(SPEC, target=replace(SPEC.target, model="/models/other")), "0.32.0"),
         (replace(SPEC, target=replace(SPEC.target, env={})), "0.32.0"),
+        (replace(SPEC, workload=replace(SPEC.workload, lora="sql")), "0.32.0"),
+        (replace(SPEC, workload=replace(SPEC.workload, response_format={"type": "x"})), "0.32.0"),
+        (with_first_prompt(later_turns=("And then?",)), "0.32.0"),
+        (with_first_prompt(response_format={"type": "json_object"}), "0.32.0"),
+        (with_first_prompt(max_tokens=9), "0.32.0"),
     ):
         assert fingerprint(spec, {"vllm": version}) != same
+
+
+def test_fingerprint_stays_when_the_same_is_sent() -> None:
+    """The tokens of a prompt follow from it, and the order of keys is nobody's concern."""
+    one, two = ({"role": "user", "content": "x"}, {"content": "x", "role": "user"})
+    assert fingerprint(with_first_prompt(tokens=9), {}) == fingerprint(SPEC, {})
+    first, second = (with_first_prompt(messages=(message,)) for message in (one, two))
+    assert fingerprint(first, {}) == fingerprint(second, {})
+
+
+def with_first_prompt(**changes: Any) -> StudySpec:  # noqa: ANN401
+    """The study with something else in its first prompt."""
+    first, *others = SPEC.workload.search
+    search = (replace(first, **changes), *others)
+    return replace(SPEC, workload=replace(SPEC.workload, search=search))
 
 
 def test_ledger_values_are_speedups(tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def parse_options(argv: Sequence[str]) -> Options:
         model=given["model"],
         host=given.get("host"),
         port=given.get("port", 8000),
-        served_model_names=tuple(given.get("served_model_name", [given["model"]])),
+        served_model_names=(
+            *given.get("served_model_name", [given["model"]]),
+            *(module.partition("=")[0] for module in given.get("lora_modules", [])),
+        ),
         gpu_memory_utilization=given.get("gpu_memory_utilization", 0.9),
         max_model_len=given.get("max_model_len", 4096),
         max_num_seqs=given.get("max_num_seqs", 256),
