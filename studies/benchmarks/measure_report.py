@@ -110,7 +110,7 @@ def _coverage_verdict(result: Mapping[str, Any]) -> str:
             (
                 f"- Goal: a K within the tolerance of the best is stopped in at most "
                 f"{FALSE_STOPS:.0%} of launches; {stopped}: {stops['share']:.1%} of "
-                f"{stops['launches']} launches of four K, all but the best exactly at the tolerance."
+                f"{stops['launches']} launches of four K, all but the best exactly at its edge."
             ),
             (
                 f"- Through HTTP, on the simulated engine: {smoke['covered']:.0%} of "
