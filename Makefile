@@ -68,6 +68,10 @@ record: models ## Run the demo from nothing and keep its results in studies/smol
 bench-client: $(BENCH_READY) ## What a token costs the client, beside vLLM's and guidellm's; docs/benchmarks.md.
 	@$(BIN)/python studies/benchmarks/client.py $(ARGS)
 
+.PHONY: bench-measure
+bench-measure: models ## What a narrow interval costs, and whether intervals cover; docs/benchmarks.md.
+	@$(BIN)/python studies/benchmarks/measure.py $(ARGS)
+
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.
 	@$(BIN)/autotune ui

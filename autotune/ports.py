@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.host import HostLoad
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.study import JSON, Prompt, StudySpec, Workload
@@ -54,6 +55,24 @@ class ServeOrder:
     start_timeout_s: float = 600.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What went on around a pass, besides serving it."""
+
+    disturbances: Sequence[str] = ()
+    """Lines of the engine's log that tell of work other than serving: they spoil a pass."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    """What else the log warned of, and how often."""
+    host: HostLoad | None = None
+
+
+class Watch(Protocol):
+    """An eye on the surroundings of one pass."""
+
+    def end(self) -> Surroundings:
+        """What went on since the watch began; call it outside the timed window."""
+
+
 class Server(Protocol):
     """A running engine; it is gone when its `with` block ends, however it ends."""
 
@@ -73,6 +92,9 @@ class Server(Protocol):
 
     def steps_by_k(self) -> Mapping[int, int]:
         """Engine steps since the last call, by the K the scheduler had in force (live only)."""
+
+    def watch(self) -> Watch:
+        """Begin to watch the engine's log and its machine."""
 
     def check_alive(self) -> None:
         """Raise LaunchError with the observed cause when the engine has ended."""

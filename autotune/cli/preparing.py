@@ -9,10 +9,11 @@ from pathlib import Path
 
 from autotune.config import LoadedFile, fit, load
 from autotune.config.values import parse_duration
+from autotune.core.known import other_sampling, warnings
 from autotune.core.redaction import is_secret, shown
 from autotune.errors import UserError
 from autotune.ports import Engine, find
-from autotune.tuning.identity import with_weights
+from autotune.tuning.identity import model_defaults, with_weights
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 from autotune.tuning.tuner import fingerprint
@@ -34,6 +35,14 @@ class Prepared:
     def on_gpu(self) -> bool:
         """Whether the engine will capture CUDA graphs."""
         return not self.probe["device"].startswith(("cpu", "simulated"))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before the first launch, each in one sentence."""
+        spec = self.loaded.spec
+        sampling = other_sampling(spec.workload.sampling, model_defaults(spec.target))
+        told = [*self.loaded.notes, *warnings(spec.workload, self.probe)]
+        return [*told, sampling] if sampling else told
 
     @property
     def saved(self) -> SavedStudy:

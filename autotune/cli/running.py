@@ -15,7 +15,6 @@ from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
-from autotune.core.known import warnings
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
@@ -187,7 +186,7 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
 
 
 def _warn(ready: Prepared) -> None:
-    for text in (*ready.loaded.notes, *warnings(ready.loaded.spec.workload, ready.probe)):
+    for text in ready.warnings:
         console.print(f"  [yellow]warning[/]: {escape(text)}")
 
 

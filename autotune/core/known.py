@@ -5,7 +5,7 @@ Rule: each is a fact that was seen (a build's with its version); it warns, it ne
 
 from collections.abc import Mapping
 
-from autotune.core.study import Workload
+from autotune.core.study import JSON, Sampling, Workload
 
 
 def warnings(workload: Workload, probe: Mapping[str, str]) -> list[str]:
@@ -40,4 +40,27 @@ def _draft_not_adapted(workload: Workload) -> str | None:
     return (
         f"requests name the LoRA adapter {workload.lora!r}, drafts with weights were made for the "
         "target without it: the further the adapter moves the replies, the fewer are accepted"
+    )
+
+
+MODEL_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""What vLLM takes from a model's generation_config.json (vllm/config/model.py)."""
+
+
+def other_sampling(sampling: Sampling, defaults: Mapping[str, JSON]) -> str | None:
+    """How the requests differ from the model's own defaults, which an unchanged client gets.
+
+    Parameters that the requests do not carry are the model's in both cases.
+    """
+    sent = {**sampling.params, "temperature": sampling.temperature}
+    other = [
+        f"{name} {sent[name]} (the model's: {defaults[name]})"
+        for name in MODEL_DEFAULTS
+        if name in sent and name in defaults and sent[name] != defaults[name]
+    ]
+    if not other:
+        return None
+    return (
+        f"the workload samples with {', '.join(other)}: acceptance and speedup hold for requests "
+        "that say so, not for those that leave it to the model's generation_config.json"
     )

@@ -31,6 +31,8 @@ class Method:
     """Whether every draft has exactly K tokens (but for trimming at the context limit)."""
     target_owns_draft: bool = False
     """Whether the draft layers are part of the target's own checkpoint."""
+    learns: bool = False
+    """Whether it drafts from the replies to earlier requests, and so gets better as it serves."""
 
     @property
     def has_weights(self) -> bool:
@@ -64,6 +66,7 @@ _ROWS = (
         needs_model=False,
         live_k=False,
         fixed_length=False,
+        learns=True,
     ),
     Method(
         name="draft_model",

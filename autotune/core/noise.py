@@ -73,8 +73,8 @@ class Noise:
 def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:
     """The noise from all records of a study, every split and stage."""
     return Noise(
-        launch=_launch_effect_of(records, levels),
-        passes={lv.concurrency: _pass_effect_of(records, lv.concurrency) for lv in levels},
+        launch=launch_effect(equal_launches(records, levels)),
+        passes={lv.concurrency: pass_effect(passes_at(records, lv.concurrency)) for lv in levels},
     )
 
 
@@ -92,29 +92,38 @@ def launch_effect(groups: Sequence[Sequence[float]]) -> LaunchEffect:
     return LaunchEffect(sd=math.sqrt(squares / dof), dof=dof, launches=launches)
 
 
-def pass_effect(observed: Sequence[tuple[str, str, float]]) -> PassEffect:
-    """The pass effect from (launch, block, log speed) of passes without speculation.
+Passes = Sequence[tuple[str, str, float]]
+"""(launch, block, log speed) of passes without speculation."""
 
-    What a launch and a block have in common is fitted and taken away (two-way layout, least
-    squares); what is left is the pass. The prior counts as `PASS_PRIOR_DOF` degrees of freedom.
+
+def pass_effect(observed: Passes) -> PassEffect:
+    """The pass effect from passes of several launches; the prior counts as `PASS_PRIOR_DOF`."""
+    squares, dof = scatter(observed)
+    dof += PASS_PRIOR_DOF
+    return PassEffect(sd=math.sqrt((PASS_PRIOR_DOF * PASS_PRIOR_SD**2 + squares) / dof), dof=dof)
+
+
+def scatter(observed: Passes) -> tuple[float, float]:
+    """Sum of squares, and its degrees of freedom, of what launch and block do not explain.
+
+    What the passes of a launch, or of a block, have in common is fitted and taken away (two-way
+    layout, least squares).
     """
+    if not observed:
+        return 0.0, 0.0
     launches = sorted({launch for launch, _, _ in observed})
     blocks = sorted({block for _, block, _ in observed})
-    squares, dof = PASS_PRIOR_DOF * PASS_PRIOR_SD**2, PASS_PRIOR_DOF
-    if observed:
-        design = np.zeros((len(observed), len(launches) + len(blocks)))
-        for row, (launch, block, _) in enumerate(observed):
-            design[row, launches.index(launch)] = 1.0
-            design[row, len(launches) + blocks.index(block)] = 1.0
-        values = np.array([value for _, _, value in observed])
-        fitted, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
-        squares += float(np.sum((values - design @ fitted) ** 2))
-        dof += len(observed) - int(rank)
-    return PassEffect(sd=math.sqrt(squares / dof), dof=dof)
+    design = np.zeros((len(observed), len(launches) + len(blocks)))
+    for row, (launch, block, _) in enumerate(observed):
+        design[row, launches.index(launch)] = 1.0
+        design[row, len(launches) + blocks.index(block)] = 1.0
+    values = np.array([value for _, _, value in observed])
+    fitted, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
+    return float(np.sum((values - design @ fitted) ** 2)), float(len(observed) - int(rank))
 
 
-def _pass_effect_of(records: Sequence[Record], concurrency: int) -> PassEffect:
-    """From the passes at K = 0: they give one token a step, so their text makes no noise."""
+def passes_at(records: Sequence[Record], concurrency: int) -> Passes:
+    """The passes at K = 0: they give one token a step, so their text makes no noise."""
     plain = [
         (r, p)
         for r in records
@@ -123,9 +132,7 @@ def _pass_effect_of(records: Sequence[Record], concurrency: int) -> PassEffect:
         if p.steps is not None and p.request_rate is None
     ]
     tokens = sum(p.output_tokens for _, p in plain) / max(sum(p.requests for _, p in plain), 1)
-    return pass_effect(
-        [(r.launch_id, f"{r.trial.stage.prompts}/{p.block}", _log(p, tokens)) for r, p in plain]
-    )
+    return [(r.launch_id, f"{r.trial.stage.prompts}/{p.block}", _log(p, tokens)) for r, p in plain]
 
 
 def _log(measured: Pass, tokens: float) -> float:
@@ -133,8 +140,8 @@ def _log(measured: Pass, tokens: float) -> float:
     return -math.log(steps.seconds_of(tokens)) if steps else 0.0
 
 
-def _launch_effect_of(records: Sequence[Record], levels: Sequence[Level]) -> LaunchEffect:
-    """From every group of equal launches.
+def equal_launches(records: Sequence[Record], levels: Sequence[Level]) -> list[list[float]]:
+    """The mean log speeds of every group of equal launches.
 
     Equal means: same point, same prompts, both live or both static. The levels of one launch share
     its effect: their mean is one observation, not several.
@@ -145,7 +152,7 @@ def _launch_effect_of(records: Sequence[Record], levels: Sequence[Level]) -> Lau
             trial = r.trial
             key = (trial.candidate, trial.live, trial.stage.prompts, trial.num_speculative_tokens)
             groups[key].append(r)
-    return launch_effect([_launch_means(group, levels) for group in groups.values()])
+    return [_launch_means(group, levels) for group in groups.values()]
 
 
 def _launch_means(records: Sequence[Record], levels: Sequence[Level]) -> list[float]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.noise import Noise, noise_of
+from autotune.core.parity import remarks, ruled_out
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
@@ -115,7 +116,7 @@ def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, in
         for key, found in failures.items()
         if len(found) >= TRIES or any(not f.transient for f in found)
     }
-    return reasons | _broken_cold(spec, cold)
+    return reasons | _broken_cold(spec, cold) | ruled_out(spec, cold)
 
 
 def _broken_cold(spec: StudySpec, cold: Sequence[Record]) -> dict[tuple[str, int], str]:
@@ -168,6 +169,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
                 for (name, k), reason in _ruled_out(spec, records).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
+            *remarks(spec, records),
             *_estimates_apart(confirmation or search, finalist),
             *(drift.told() for drift in drifts(records, noise.launch)),
         ),

@@ -2,7 +2,7 @@
 
 Rules: a ratio is formed block by block between arms that ran the same prompts; the denominator is
 a launch without speculation, never live K = 0; intervals that compare launches carry the launch
-effect; invalid passes never enter.
+effect; invalid passes never enter, nor do unfair comparisons (core/parity.py).
 """
 
 from collections import defaultdict
@@ -15,6 +15,7 @@ from autotune.core.comparison import PLAIN, Comparer, comparer
 from autotune.core.knee import Knee, find_knee
 from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.noise import Noise, noise_of
+from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Pass, Record
@@ -71,7 +72,7 @@ class SpeedupCurve:
 def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
     """Weighted overall speed of a point over the baseline's; None where a level is missing."""
     levels = spec.workload.levels
-    found = comparer(arms(records), levels, noise_of(records, levels))
+    found = comparer(arms(fair(spec, records)), levels, noise_of(records, levels))
     estimate = found.over_levels((name, k), PLAIN, levels)
     return estimate.interval().mean if estimate else None
 
@@ -96,7 +97,7 @@ def curves(spec: StudySpec, records: Sequence[Record], noise: Noise) -> tuple[Sp
     `noise` is that of the whole study: all its equal launches tell how much launches differ.
     The overall curve holds only the K that keep every constraint at every level.
     """
-    levels = spec.workload.levels
+    levels, records = spec.workload.levels, fair(spec, records)
     found = comparer(arms(records), levels, noise)
     per_level = {
         lv.concurrency: level_points(spec, records, lv.concurrency, noise) for lv in levels

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.host import HostLoad
 from autotune.core.latency import Latencies, RequestTimes, pooled_latencies
 from autotune.core.steps import StepStats
 from autotune.core.study import JSON, Candidate
@@ -120,6 +121,14 @@ class Pass:
     preemptions: int | None = 0
     client_lag_ms: float = 0.0
     """The latest that the client came to a due timer."""
+    client_cpu: float = 0.0
+    """CPU time of the client over the duration of the pass, a fraction of one core."""
+    looping: int = 0
+    """Replies that are mostly one phrase over and over."""
+    host: HostLoad | None = None
+    """What the engine's machine gave meanwhile; None when nobody looked."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    """What the engine's log warned of during the pass, and how often."""
     request_rate: float | None = None
     """Requests per second of an open loop; None: the closed loop."""
     times: RequestTimes | None = None

@@ -4,8 +4,8 @@ Rules: an invalid pass is neither slow nor fast, it is not a measurement; the fi
 the cause; what was observed is an argument, nothing is guessed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.methods import Method
@@ -22,6 +22,12 @@ time of a step is a median of groups, and lateness of less than half a step move
 next one. On two cores, one of them the engine's, passes of seconds have 2 to 100 ms, seldom 140:
 beyond that the client was kept from running, and its times and pauses are not the engine's.
 """
+CPU_LIMIT = 0.8
+CPU_MIN_S = 0.5
+"""A client is the bottleneck when it computes for most of the time; below half a second of it what
+was measured is the opening of its connections."""
+LOOP_LIMIT = 0.5
+"""Share of the replies that may be loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,17 @@ class Observed:
     steps_by_k: Mapping[int, int] | None
     """Engine steps by the K in force, live launches only."""
     steps: StepStats | None
+    concurrency: int = 1
+    duration_s: float = 0.0
+    client_cpu_s: float = 0.0
+    backwards: Sequence[str] = ()
+    """The counters that were lower after the pass than before."""
+    disturbances: Sequence[str] = ()
+    """Lines of the engine's log that tell of work other than serving."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    """What the engine's log warned of, and how often; such a pass may count."""
+    looping: int = 0
+    """Replies that are one phrase over and over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,12 @@ def _drafted_wrong(seen: Observed) -> str | None:
     return None
 
 
+def _restarted(seen: Observed) -> str | None:
+    if not seen.backwards:
+        return None
+    return f"the server restarted during the pass: {', '.join(seen.backwards)} ran backwards"
+
+
 def _failed(seen: Observed) -> str | None:
     if seen.failed == 0:
         return None
@@ -94,6 +117,23 @@ def _tokens_differ(seen: Observed) -> str | None:
     return f"the client counted {seen.client_tokens} tokens, the server {seen.server_tokens}"
 
 
+def _counters_frozen(seen: Observed) -> str | None:
+    if seen.client_tokens == 0 or seen.server_tokens != 0:
+        return None
+    return (
+        f"the client got {seen.client_tokens} tokens, the engine's counter of generated tokens "
+        "did not move"
+    )
+
+
+def _disturbed(seen: Observed) -> str | None:
+    if not seen.disturbances:
+        return None
+    first, count = seen.disturbances[0], len(seen.disturbances)
+    more = f" (and {count - 1} more such lines)" if count > 1 else ""
+    return f"the engine did other work than serving: {first}{more}"
+
+
 def _no_tokens(seen: Observed) -> str | None:
     return "no output tokens at all" if seen.client_tokens == 0 else None
 
@@ -102,6 +142,29 @@ def _prefix_cache(seen: Observed) -> str | None:
     if seen.prefix_hit_rate is None or seen.prefix_hit_rate <= PREFIX_HIT_LIMIT:
         return None
     return f"{seen.prefix_hit_rate:.0%} of the prompt tokens came from the prefix cache"
+
+
+def _miscounted(seen: Observed) -> str | None:
+    k, spec = seen.num_speculative_tokens, seen.spec
+    if spec is None:
+        return None
+    if spec.accepted_tokens > spec.draft_tokens:
+        return f"{spec.accepted_tokens} tokens were accepted of {spec.draft_tokens} drafted"
+    if spec.accepted_tokens > k * spec.drafts:
+        length = 1 + spec.accepted_tokens / max(spec.drafts, 1)
+        return f"K = {k}, an acceptance length of {length:.2f} was counted: K + 1 is the most"
+    return None
+
+
+def _above_the_ceiling(seen: Observed) -> str | None:
+    k, steps = seen.num_speculative_tokens, sum((seen.steps_by_k or {}).values())
+    most = steps * seen.concurrency * (k + 1)
+    if seen.steps_by_k is None or seen.client_tokens <= most:
+        return None
+    return (
+        f"{seen.client_tokens} tokens in {steps} steps at concurrency {seen.concurrency}: with "
+        f"K = {k} no more than {most} can be"
+    )
 
 
 def _never_drafted(seen: Observed) -> str | None:
@@ -121,11 +184,35 @@ def _client_late(seen: Observed) -> str | None:
     return f"the client was kept from running for {seen.client_lag_s * 1e3:.0f} ms{step}"
 
 
+def _client_busy(seen: Observed) -> str | None:
+    if seen.client_cpu_s <= max(CPU_LIMIT * seen.duration_s, CPU_MIN_S):
+        return None
+    return (
+        f"the client computed for {seen.client_cpu_s:.1f} of {seen.duration_s:.1f} s: it is "
+        "the bottleneck"
+    )
+
+
+def _loops(seen: Observed) -> str | None:
+    if seen.looping <= LOOP_LIMIT * seen.requests:
+        return None
+    return f"{seen.looping} of {seen.requests} replies are one phrase over and over"
+
+
 CHECKS: tuple[tuple[Callable[[Observed], str | None], str], ...] = (
+    (_restarted, "see the engine's log, or the launcher's, for why it started again"),
     (_failed, "see that error, and the engine's log in the launch folder"),
     (
         _no_tokens,
         "the model ends its replies at once: try one prompt by hand, chat template and all",
+    ),
+    (
+        _counters_frozen,
+        "its statistics are off: take disable_log_stats out of what `target.launcher` adds",
+    ),
+    (
+        _disturbed,
+        "repeated by itself; if it comes back, no warm-up covers that shape: see the engine's log",
     ),
     (
         _tokens_differ,
@@ -136,7 +223,17 @@ CHECKS: tuple[tuple[Callable[[Observed], str | None], str], ...] = (
         "this engine heeds no cache_salt: target.engine_args.enable_prefix_caching: false",
     ),
     (_drafted_wrong, "see speculative_config in the engine's log: what it resolved is another K"),
+    (_miscounted, "an accounting error of this engine version: believe none of its acceptance"),
+    (_above_the_ceiling, "an accounting error: compare the usage of one reply with its text"),
     (_never_drafted, "see the engine's log for why it does not speculate"),
+    (
+        _client_busy,
+        "run autotune on a faster or a less busy core, or lower workload.concurrency",
+    ),
     (_client_late, "leave the client a core: end other work, or give the engine one core less"),
+    (
+        _loops,
+        "such text is drafted for free: see chat template, sampling parameters, quantization",
+    ),
 )
 """Every check with its remedy, causes before their consequences."""

@@ -1,14 +1,18 @@
-"""The device that an engine will run on: name, driver, free memory.
+"""The device that an engine runs on: name, driver, free memory, and what it gave for a while.
 
-Rule: no torch, no CUDA context: nvidia-smi tells for GPUs, psutil for CPUs.
+Rule: no torch, no CUDA context: nvidia-smi tells for GPUs, psutil for CPUs. nvidia-smi takes a good
+part of a second, so it is never asked while something is timed.
 """
 
 import functools
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from autotune.core.host import HostLoad
 
 
 def device_name() -> str:
@@ -30,10 +34,73 @@ def free_memory(visible: str = "") -> tuple[int, ...]:
     """
     if device_name().startswith("cpu"):
         return (int(psutil.virtual_memory().available),)
-    gpus = [tuple(map(str.strip, row.split(","))) for row in _query("index,uuid,memory.free")]
+    free = [row[-1] for row in _of_gpus("memory.free", visible)]
+    return tuple(int(mib) << 20 if mib.isdigit() else 0 for mib in free)
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """The machine at one moment; two of them tell what it gave in between."""
+
+    cpu_s: float
+    """CPU time so far, all cores and all uses of it, idling included."""
+    stolen_s: float
+    mhz: float | None
+
+    @classmethod
+    def now(cls) -> "HostReading":
+        """Read it."""
+        times = psutil.cpu_times()
+        # `guest` is part of `user`, so it is not added once more.
+        used = times.user + times.nice + times.system + times.idle
+        used += times.iowait + times.irq + times.softirq + times.steal
+        return cls(used, times.steal, _clock_mhz())
+
+
+def _clock_mhz() -> float | None:
+    """Mean over the cores; 0 and an error are how psutil says that nobody tells."""
+    try:
+        clock = psutil.cpu_freq()
+    except (OSError, NotImplementedError):
+        return None
+    return clock.current if clock and clock.current else None
+
+
+def host_load(before: HostReading, *, gpu: bool, visible: str = "") -> HostLoad:
+    """What the machine gave since a reading; `gpu` asks nvidia-smi, too."""
+    after = HostReading.now()
+    passed = after.cpu_s - before.cpu_s
+    clocks = [mhz for mhz in (before.mhz, after.mhz) if mhz is not None]
+    rows = _of_gpus("clocks.sm,temperature.gpu,power.draw", visible) if gpu else []
+    told = [[_number(cell) for cell in row[-3:]] for row in rows]
+    sm, celsius, watts = ([v for v in column if v is not None] for column in _columns(told))
+    return HostLoad(
+        load_1m=round(psutil.getloadavg()[0], 2),
+        steal=round((after.stolen_s - before.stolen_s) / passed, 4) if passed > 0 else None,
+        cpu_mhz=round(sum(clocks) / len(clocks), 1) if clocks else None,
+        gpu_mhz=min(sm, default=None),
+        gpu_celsius=max(celsius, default=None),
+        gpu_watts=max(watts, default=None),
+    )
+
+
+def _columns(rows: list[list[float | None]]) -> list[list[float | None]]:
+    return [[row[i] for row in rows] for i in range(3)]
+
+
+def _number(cell: str) -> float | None:
+    """What nvidia-smi says, which may be `[N/A]`."""
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _of_gpus(fields: str, visible: str) -> list[list[str]]:
+    """Index, uuid and fields of each GPU that `visible`, CUDA_VISIBLE_DEVICES, leaves."""
+    gpus = [[cell.strip() for cell in row.split(",")] for row in _query(f"index,uuid,{fields}")]
     asked = [word.strip() for word in visible.split(",") if word.strip()]
-    ours = [g for g in gpus if any(g[0] == a or g[1].startswith(a) for a in asked)] or gpus
-    return tuple(int(gpu[-1]) << 20 if gpu[-1].isdigit() else 0 for gpu in ours)
+    return [g for g in gpus if any(g[0] == a or g[1].startswith(a) for a in asked)] or gpus
 
 
 @functools.cache

@@ -1,11 +1,14 @@
-"""What vLLM's log says: facts about the engine, and causes of its end.
+"""What vLLM's log says: facts about the engine, causes of its end, and what spoils a pass.
 
 Rules: a cause is a known line (a row of `SIGNS`), the first that appears wins, since what follows
 is its consequence; the word ERROR alone means nothing; a text without a known line is a crash, told
 by its first exception.
 """
 
+import ast
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +77,68 @@ SIGNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line that vLLM prints while it serves and does something else."""
+
+    pattern: re.Pattern[str]
+    what: str
+    spoils: bool
+    """Whether it takes time from the requests; other events are warnings, counted."""
+
+
+EVENTS = (
+    # vllm/utils/jit_monitor.py: Triton, CuTeDSL, TileLang
+    Event(re.compile(r"JIT compilation during inference"), "a kernel was compiled", spoils=True),
+    # triton/runtime/autotuner.py, printed since the JIT monitor asks for it
+    Event(
+        re.compile(r"Triton autotuning for function|Autotuning kernel "),
+        "a kernel was tuned",
+        spoils=True,
+    ),
+    # vllm/compilation: decorators.py, backends.py
+    Event(
+        re.compile(
+            r"Compiling model again|Recompiling the model|Dynamo bytecode transform time"
+            r"|Compiling a graph for compile range|saved AOT compiled function"
+        ),
+        "the model was compiled",
+        spoils=True,
+    ),
+    # vllm/v1/worker: gpu_model_runner.py, gpu/model_runner.py, gpu/spec_decode
+    Event(
+        re.compile(r"Capturing CUDA graphs|Capturing model for |Graph capturing finished"),
+        "CUDA graphs were captured",
+        spoils=True,
+    ),
+    # vllm/v1: structured_output/backend_xgrammar.py, structured_output/__init__.py, scheduler.py
+    Event(
+        re.compile(r"Failed to advance FSM|grammar (terminated or )?rejected (draft )?token"),
+        "the grammar refused tokens of a reply",
+        spoils=False,
+    ),
+)
+EVENT_LENGTH = 160
+
+
+def events(text: str) -> tuple[list[str], Counter[str]]:
+    """The lines that spoil a pass, and the warnings with their counts, of a piece of log.
+
+    Warnings are told by their kind alone: their lines quote tokens of replies.
+    """
+    spoiling: list[str] = []
+    warnings: Counter[str] = Counter()
+    for line in text.splitlines():
+        event = next((e for e in EVENTS if e.pattern.search(line)), None)
+        if event is None:
+            continue
+        if event.spoils:
+            spoiling.append(f"{event.what}: {_clean(line)[:EVENT_LENGTH]}")
+        else:
+            warnings[event.what] += 1
+    return spoiling, warnings
+
+
 def read(log: Path) -> str:
     """The log as text, torn bytes replaced; of a very long one its beginning and its end."""
     with log.open("rb") as file:
@@ -129,28 +194,70 @@ def version(text: str) -> str | None:
 
 
 def resolved(text: str) -> dict[str, str]:
-    """Settings as the engine resolved them, from its start line."""
+    """Settings as the engine resolved them, from its start line and what it says beside it."""
     line = next((x for x in text.splitlines() if "Initializing a V1 LLM engine" in x), "")
     found: dict[str, str] = {}
     for key in RESOLVED:
         match = re.search(rf"\b{key}=(\([^)]*\)|[A-Za-z]+\([^)]*\)|[^,\s]+)", line)
         if match:
             found[key] = match.group(1)
-    graphs = re.search(r"'cudagraph_mode': <CUDAGraphMode\.(\w+)", line)
-    if graphs:
-        found["cudagraph_mode"] = graphs.group(1)
-    found["async_scheduling"] = str("Asynchronous scheduling is enabled" in text)
+    for key, pattern in BESIDE.items():
+        match = re.search(pattern, text)
+        if match:
+            found[key] = match.group(1)
+    given = _given(text)
+    found |= {key: str(given[key]) for key in GIVEN if key in given}
+    if line:
+        found["async_scheduling"] = str(_async_scheduling(text, found, given))
     return found
 
+
+def _given(text: str) -> Mapping[str, object]:
+    """The arguments that differ from vLLM's defaults, which it prints first of all."""
+    match = re.search(r"non-default args: (\{.*\})", text)
+    try:
+        value = ast.literal_eval(match.group(1)) if match else {}
+    except (ValueError, SyntaxError):  # some values print as no literal
+        value = {}
+    return value if isinstance(value, dict) else {}
+
+
+def _async_scheduling(text: str, found: Mapping[str, str], given: Mapping[str, object]) -> bool:
+    """vLLM says when it is off, never that it is on (config/vllm.py; platforms/cpu.py)."""
+    if found.get("device_config") == "cpu" or NOT_ASYNC.search(text):
+        return False
+    return given.get("async_scheduling") is not False
+
+
+NOT_ASYNC = re.compile(
+    r"Async scheduling (is not compatible with|not supported with|will be disabled|is disabled)"
+)
 
 RESOLVED = (
     "speculative_config",
     "dtype",
     "max_seq_len",
     "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
     "quantization",
+    "kv_cache_dtype",
     "enforce_eager",
     "device_config",
     "enable_prefix_caching",
+    "enable_chunked_prefill",
     "seed",
 )
+"""Keys of the start line."""
+
+BESIDE = {
+    "cudagraph_mode": r"'cudagraph_mode': <CUDAGraphMode\.(\w+)",
+    "compilation_mode": r"compilation_config=\{'mode': <CompilationMode\.(\w+)",
+    "max_cudagraph_capture_size": r"'max_cudagraph_capture_size': (\d+)",
+    "cudagraph_truncated_to": r"Truncating max_cudagraph_capture_size to (\d+)",
+    "attention_backend": r"Using (\w+) attention backend out of potential backends",
+}
+"""What else is told of itself: name and pattern."""
+
+GIVEN = ("max_num_seqs",)
+"""Arguments that no line tells but that of the arguments given."""

@@ -23,6 +23,7 @@ from autotune.core.trial import Cause, EngineFacts
 from autotune.engines import _logs, _metrics, live_k
 from autotune.engines._host import device_name, driver_version, free_memory
 from autotune.engines._http import HttpGoneError, complete, free_port, get
+from autotune.engines._watch import LogAndHost
 from autotune.errors import LaunchError, UserError
 from autotune.files import write_text
 from autotune.ports import Counters, Engine, ServeOrder
@@ -34,6 +35,7 @@ DRAIN_S = 60.0
 COMPLETION_S = 120.0
 DYING_S = 10.0
 MEMORY_SETTLE_S = 30.0
+CHANGING = ("VLLM_BATCH_INVARIANT",)  # change what is measured, and stand in no line of the log
 MEMORY_SLACK = 0.03  # of what was free before; page cache and the like move that much by themselves
 
 _PROBE = """
@@ -58,6 +60,8 @@ class VllmServer:
     steps_file: Path
     read_to: list[int]
     """Offset up to which the steps file has been read; one element, moved forward."""
+    visible: str = ""
+    """CUDA_VISIBLE_DEVICES of the engine."""
 
     def counters(self) -> Counters:
         """Read /metrics."""
@@ -86,6 +90,11 @@ class VllmServer:
         whole = text[: text.rfind(b"\n") + 1]
         self.read_to[0] += len(whole)
         return Counter(int(line) for line in whole.split())
+
+    def watch(self) -> LogAndHost:
+        """Watch the log of the engine and the machine it runs on, which is this one."""
+        gpu = not self.facts.device.startswith(("cpu", "simulated"))
+        return LogAndHost.begin(self.child.log, gpu=gpu, visible=self.visible)
 
     def check_alive(self) -> None:
         """Raise the observed cause when the engine has ended."""
@@ -181,10 +190,15 @@ class VllmEngine:
                 raise LaunchError(Cause.LAUNCHER_BROKEN, str(error), remedy) from error
             url = f"http://127.0.0.1:{port}"
             _wait_ready(child, url, order, started)
-            yield self._server(child, url, order, time.monotonic() - started)
+            yield self._server(child, url, order, time.monotonic() - started, env)
 
     def _server(
-        self, child: process.Child, url: str, order: ServeOrder, boot_s: float
+        self,
+        child: process.Child,
+        url: str,
+        order: ServeOrder,
+        boot_s: float,
+        env: Mapping[str, str],
     ) -> VllmServer:
         text = _logs.read(child.log)
         try:
@@ -197,11 +211,19 @@ class VllmEngine:
             device=device_name() if self.real else "simulated",
             kv_cache_tokens=_metrics.kv_cache_tokens(samples),
             boot_s=boot_s,
-            resolved=dict(_logs.resolved(text)),
+            resolved={**_logs.resolved(text), **{k: env[k] for k in CHANGING if k in env}},
         )
         steps = _steps_file(order.folder)
         steps.touch()
-        return VllmServer(child, url, order.model, facts, steps, [steps.stat().st_size])
+        return VllmServer(
+            child,
+            url,
+            order.model,
+            facts,
+            steps,
+            [steps.stat().st_size],
+            env.get("CUDA_VISIBLE_DEVICES", ""),
+        )
 
     def _environment(self, order: ServeOrder) -> dict[str, str]:
         env = dict(os.environ) | {"VLLM_NO_USAGE_STATS": "1"} | dict(order.env)

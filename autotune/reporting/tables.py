@@ -107,7 +107,7 @@ def knees_table(result: Recommendation) -> Table:
 
 def launches_table(records: Sequence[Record]) -> Table:
     """Every launch with its reason, K, start-up time and outcome."""
-    head = ["launch", "stage", "candidate", "K", "live", "start s", "outcome", "why"]
+    head = ["launch", "stage", "candidate", "K", "live", "start s", "KV tokens", "outcome", "why"]
     return [head, *(_launch(launch, group) for launch, group in _by_launch(records).items())]
 
 
@@ -164,6 +164,7 @@ def _launch(launch: str, group: Sequence[Record]) -> list[str]:
         ", ".join(str(k) for k in ks),
         "yes" if first.trial.live else "",
         f"{facts.boot_s:.0f}" if facts else "",
+        f"{facts.kv_cache_tokens:,}" if facts and facts.kv_cache_tokens else "",
         _outcome(group),
         first.why,
     ]
@@ -213,6 +214,9 @@ def _acceptance(profile: AcceptanceProfile | None) -> list[str]:
     if profile is None:
         return ["", ""]
     rate = f"{profile.rate:.0%}" if profile.rate is not None else ""
+    interval = profile.rate_interval
+    if interval and not profile.sufficient:
+        rate += f" [{interval[0]:.0%}, {interval[1]:.0%}], insufficient"
     return [rate, f"{profile.length:.2f}"]
 
 

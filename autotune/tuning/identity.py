@@ -5,10 +5,12 @@ place changes them; a copy of the same files is the same model. Hub ids have no 
 """
 
 import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.core.study import StudySpec
+from autotune.core.study import JSON, StudySpec, Target
 
 EDGE = 1 << 20
 WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
@@ -36,3 +38,15 @@ def identity(model: str) -> str:
             file.seek(max(size - EDGE, 0))
             digest.update(file.read(EDGE))
     return digest.hexdigest()[:16]
+
+
+def model_defaults(target: Target) -> Mapping[str, JSON]:
+    """The sampling parameters that the engine takes from a local target's own file; else none."""
+    if target.engine_args.get("generation_config", "auto") != "auto":
+        return {}
+    file = Path(target.model) / "generation_config.json"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # not there, or no JSON: the engine will say so
+    return found if isinstance(found, dict) else {}

@@ -5,16 +5,16 @@ not count is None, and no check is made of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import request_times
 from autotune.core.methods import Method
 from autotune.core.steps import step_stats
-from autotune.core.trial import Cause, Launch, Pass
+from autotune.core.texts import looping
+from autotune.core.trial import Launch, Pass
 from autotune.core.validity import Observed, first_flaw
-from autotune.errors import LaunchError
-from autotune.ports import Counters, LoadResult
+from autotune.ports import Counters, LoadResult, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,14 @@ class Readings:
     after: Counters
     steps_by_k: Mapping[int, int] | None
     """Live launches only."""
+    around: Surroundings = field(default_factory=Surroundings)
 
 
 def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) -> Observed:
     """What the checks of a pass look at."""
     k, before, after = place.num_speculative_tokens, read.before, read.after
     errors = [s.error for s in result.samples if s.error]
+    backwards = _backwards(before, after)
     return Observed(
         num_speculative_tokens=k,
         method=_method(launch),
@@ -53,9 +55,17 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         server_tokens=after.generation_tokens - before.generation_tokens,
         prefix_hit_rate=_hit_rate(before, after),
         client_lag_s=result.event_loop_lag_s,
-        spec=_spec(launch, before, after),
+        # Of counters that began anew not even those that did not fall say what happened.
+        spec=None if backwards else _spec(launch, before, after),
         steps_by_k=read.steps_by_k,
         steps=step_stats(result.samples, k, place.concurrency),
+        concurrency=place.concurrency,
+        duration_s=result.duration_s,
+        client_cpu_s=result.client_cpu_s,
+        backwards=backwards,
+        disturbances=read.around.disturbances,
+        warnings=read.around.warnings,
+        looping=sum(looping(s.text) for s in result.samples if not s.error),
     )
 
 
@@ -78,6 +88,10 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=_moved(read.before.preemptions, read.after.preemptions),
         client_lag_ms=result.event_loop_lag_s * 1e3,
+        client_cpu=result.client_cpu_s / result.duration_s,
+        looping=seen.looping,
+        host=read.around.host,
+        warnings=seen.warnings,
         request_rate=place.request_rate,
         times=request_times(result.samples),
         # What waited no longer than the client was late at worst may have waited for the client.
@@ -104,11 +118,25 @@ def _moved(before: int | None, after: int | None) -> int | None:
 
 
 def _spec(launch: Launch, before: Counters, after: Counters) -> SpecCounters | None:
+    """What was drafted; None without speculation: its counters may be shown all the same."""
     if launch.k_max == 0 or after.spec is None or before.spec is None:
         return None
+    return after.spec - before.spec
+
+
+def _backwards(before: Counters, after: Counters) -> tuple[str, ...]:
+    """The counters that are lower after the pass than before."""
+    names = ("generation_tokens", "prompt_tokens", "prefix_queries", "prefix_hits", "preemptions")
+    moved = {name: _moved(getattr(before, name), getattr(after, name)) for name in names}
+    found = [name for name, by in moved.items() if by is not None and by < 0]
+    return (*found, *_spec_backwards(before.spec, after.spec))
+
+
+def _spec_backwards(before: SpecCounters | None, after: SpecCounters | None) -> tuple[str, ...]:
+    if before is None or after is None:
+        return ()
     try:
-        return after.spec - before.spec
-    except ValueError as error:
-        raise LaunchError(
-            Cause.CRASHED_RUNTIME, str(error), "the server restarted inside a pass"
-        ) from error
+        _ = after - before
+    except ValueError:
+        return ("the counters of speculation",)
+    return ()

@@ -223,7 +223,7 @@ def _measure(
     prompts = spec.workload.block(split, concurrency, index)
     requests = requests_of(run.launch, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
     server.wait_drained()
-    before = server.counters()
+    before, watch = server.counters(), server.watch()
     started = time.monotonic() - run.ready
     level = spec.workload.level(concurrency)
     generator = run.rig.load_generators[level.load_generator]
@@ -235,6 +235,7 @@ def _measure(
         before=before,
         after=server.counters(),
         steps_by_k=server.steps_by_k() if run.launch.live else None,
+        around=watch.end(),
     )
     place = Place(
         num_speculative_tokens=k,

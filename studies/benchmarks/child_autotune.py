@@ -7,7 +7,7 @@ from bench_child import Meter, Outcome, Task
 from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import EngineFacts
 from autotune.loadgens.closed_loop import ClosedLoop
-from autotune.ports import Counters, LoadResult, Request
+from autotune.ports import Counters, LoadResult, Request, Watch
 
 
 class PaceServer:
@@ -25,6 +25,9 @@ class PaceServer:
 
     def steps_by_k(self) -> dict[int, int]:
         return {}
+
+    def watch(self) -> Watch:
+        raise NotImplementedError
 
     def check_alive(self) -> None: ...
 

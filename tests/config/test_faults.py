@@ -24,6 +24,13 @@ EDITS = [
     ("{max_model_len: 64}", "{scheduler-cls: x}", 4, "target.engine_args.scheduler_cls", "K with"),
     (
         "{max_model_len: 64}",
+        "{disable-log-stats: true}",
+        4,
+        "target.engine_args.disable_log_stats",
+        "acceptance is read from the engine's metrics; remove it",
+    ),
+    (
+        "{max_model_len: 64}",
         "{gpu-memory-utilization: 0.9}",
         4,
         "target.engine_args.gpu_memory_utilization",

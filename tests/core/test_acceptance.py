@@ -117,3 +117,32 @@ def test_no_drafts_no_acceptance() -> None:
     assert undrafted
     assert undrafted.rate is None
     assert undrafted.length == 1.0
+
+
+def test_few_drafts_have_a_wide_interval() -> None:
+    """9 of 12 is Wilson's textbook kind of case: between 47 and 91 percent, and insufficient."""
+    profile = SpecCounters(drafts=12, draft_tokens=12, accepted_tokens=9).profile
+    assert profile is not None
+    assert profile.rate_interval == pytest.approx((0.468, 0.911), abs=0.001)
+    assert not profile.sufficient
+
+
+@given(st.integers(1, 10**6), st.data())
+def test_the_interval_holds_the_rate_and_stays_within_bounds(n: int, data: st.DataObject) -> None:
+    """Also for no token and for all of them."""
+    accepted = data.draw(st.integers(0, n))
+    profile = SpecCounters(drafts=n, draft_tokens=n, accepted_tokens=accepted).profile
+    assert profile is not None
+    interval = profile.rate_interval
+    assert interval is not None
+    assert profile.rate is not None
+    assert 0 <= interval[0] <= profile.rate + 1e-9
+    assert profile.rate - 1e-9 <= interval[1] <= 1
+    assert interval[1] - interval[0] < 2 / n**0.5
+
+
+def test_nothing_drafted_has_no_interval() -> None:
+    """Drafts without a token: no rate, so no interval either."""
+    profile = SpecCounters(drafts=3).profile
+    assert profile is not None
+    assert profile.rate_interval is None

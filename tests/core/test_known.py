@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.known import warnings
+from autotune.core.known import other_sampling, warnings
+from autotune.core.study import Sampling
 from tests.builders import make_workload
 
 
@@ -24,6 +25,22 @@ def test_sampling_on_the_cpu_build_is_told(
     found = warnings(make_workload(temperature=temperature), {package: version})
     assert bool(found) is told
     assert not told or "temperature 0" in found[0]
+
+
+def test_sampling_unlike_the_models_own_default_is_told() -> None:
+    """Tuned at temperature 0, served with the model's 0.6: acceptance is another."""
+    defaults = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": 2}
+    told = other_sampling(Sampling(temperature=0.0, params={"top_p": 0.95}), defaults)
+    assert told is not None
+    assert "temperature 0.0 (the model's: 0.6)" in told
+    assert "top_p" not in told  # the same
+    assert "top_k" not in told  # the server adds the model's
+
+
+@pytest.mark.parametrize("defaults", [{}, {"eos_token_id": 2}, {"temperature": 0.6}])
+def test_sampling_like_the_models_default_is_not_told(defaults: dict[str, float]) -> None:
+    """Nor is anything told where the model has no opinion."""
+    assert other_sampling(Sampling(temperature=0.6), defaults) is None
 
 
 def test_forced_continuation_is_told() -> None:

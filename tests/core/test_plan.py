@@ -90,7 +90,7 @@ def test_resume_goes_on_where_it_was(done: int) -> None:
     assert [step(x) for x in play(spec, records)] == whole[done:]
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 25), st.floats(1.0, 1e4) | st.none())
 def test_same_records_same_launch(count: int, left: float | None) -> None:
     """The plan remembers nothing between two calls."""

@@ -35,6 +35,18 @@ def drafted(tokens: int) -> SpecCounters:
     return SpecCounters(drafts=10, draft_tokens=tokens)
 
 
+def counted(drafts: int, drafted: int, accepted: int) -> SpecCounters:
+    """Counters that need not agree with each other."""
+    return SpecCounters(drafts=drafts, draft_tokens=drafted, accepted_tokens=accepted)
+
+
+def why(**change: object) -> str:
+    """The flaw of the clean pass with these changes."""
+    flaw = first_flaw(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert flaw is not None
+    return flaw.why
+
+
 def test_a_clean_pass_is_valid() -> None:
     """Nothing is wrong where nothing is wrong."""
     assert first_flaw(SEEN) is None
@@ -51,6 +63,10 @@ def test_a_clean_pass_is_valid() -> None:
         ({"prefix_hit_rate": 0.06}, "6% of the prompt tokens came from the prefix cache"),
         ({"spec": SpecCounters()}, "K = 3 was asked for, not one draft was counted"),
         ({"spec": drafted(31)}, "K = 3 was asked for, 3.10 tokens per draft were counted"),
+        (
+            {"client_tokens": 4001, "server_tokens": 4001, "concurrency": 2},
+            "4001 tokens in 500 steps at concurrency 2: with K = 3 no more than 4000 can be",
+        ),
         ({"client_lag_s": 0.201}, "the client was kept from running for 201 ms"),
         (
             {"client_lag_s": 0.6, "steps": steps_of(1.0)},
@@ -75,6 +91,13 @@ def test_each_check_names_its_numbers(change: dict[str, object], words: str) -> 
         ({"spec": drafted(31)}, "speculative_config in the engine's log"),
         ({"spec": SpecCounters()}, "why it does not speculate"),
         ({"client_lag_s": 0.3}, "leave the client a core"),
+        ({"backwards": ("generation_tokens",)}, "why it started again"),
+        ({"server_tokens": 0}, "disable_log_stats"),
+        ({"disturbances": ("a kernel was compiled: x",)}, "no warm-up covers that shape"),
+        ({"spec": counted(500, 1500, 1501)}, "an accounting error of this engine version"),
+        ({"client_tokens": 2001, "server_tokens": 2001}, "compare the usage of one reply"),
+        ({"client_cpu_s": 9.0, "duration_s": 10.0}, "a faster or a less busy core"),
+        ({"looping": 3}, "chat template"),
     ],
 )
 def test_each_check_has_a_remedy_of_its_own(change: dict[str, object], words: str) -> None:
@@ -82,7 +105,7 @@ def test_each_check_has_a_remedy_of_its_own(change: dict[str, object], words: st
     flaw = first_flaw(replace(SEEN, **change))  # type: ignore[arg-type]
     assert flaw is not None
     assert words in flaw.remedy
-    assert len({remedy for _, remedy in CHECKS}) == len(CHECKS) == 7
+    assert len({remedy for _, remedy in CHECKS}) == len(CHECKS) == 14
 
 
 @pytest.mark.parametrize(
@@ -96,7 +119,13 @@ def test_each_check_has_a_remedy_of_its_own(change: dict[str, object], words: st
         {"client_lag_s": 0.2},
         {"client_lag_s": 0.5, "steps": steps_of(1.0)},
         {"spec": None},
-        {"spec": SpecCounters(), "num_speculative_tokens": 0},
+        {"spec": SpecCounters(), "num_speculative_tokens": 0, "steps_by_k": {0: 1000}},
+        {"client_tokens": 2000, "server_tokens": 2000},
+        {"spec": None, "steps_by_k": None, "client_tokens": 9000, "server_tokens": 9000},
+        {"client_cpu_s": 8.0, "duration_s": 10.0},
+        {"client_cpu_s": 0.5, "duration_s": 0.1},
+        {"looping": 2},
+        {"warnings": {"the grammar refused tokens of a reply": 3}},
         {"spec": SpecCounters(), "method": METHODS["ngram"]},
         {"spec": SpecCounters(), "client_tokens": 4, "server_tokens": 4},
     ],
@@ -104,6 +133,76 @@ def test_each_check_has_a_remedy_of_its_own(change: dict[str, object], words: st
 def test_up_to_the_bound_a_pass_is_valid(change: dict[str, object]) -> None:
     """The bound itself is allowed; a lookup may find nothing, one-token replies draft nothing."""
     assert first_flaw(replace(SEEN, **change)) is None  # type: ignore[arg-type]
+
+
+def test_a_restart_explains_what_follows_from_it() -> None:
+    """Counters that ran backwards are no negative rate, and requests that failed are no riddle."""
+    told = why(backwards=("prompt_tokens", "the counters of speculation"), failed=2, spec=None)
+    assert told == (
+        "the server restarted during the pass: prompt_tokens, the counters of speculation ran "
+        "backwards"
+    )
+
+
+def test_counters_that_stand_still_are_not_a_slow_server() -> None:
+    """Tokens arrive and none is counted: the statistics are off, and the message says so."""
+    told = why(server_tokens=0, spec=SpecCounters())
+    assert "the client got 1000 tokens, the engine's counter of generated tokens did not" in told
+
+
+def test_work_other_than_serving_spoils_a_pass() -> None:
+    """The first line is quoted, the others are counted."""
+    told = why(disturbances=("a kernel was compiled: Triton kernel JIT", "b", "c"))
+    assert "other work than serving: a kernel was compiled: Triton kernel JIT (and 2 more" in told
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (counted(10, 30, 31), "31 tokens were accepted of 30 drafted"),
+        (counted(10, 30, 30), None),
+    ],
+)
+def test_more_than_was_drafted_cannot_be_accepted(spec: SpecCounters, words: str | None) -> None:
+    """Nor can a step give more than K + 1 tokens."""
+    flaw = first_flaw(replace(SEEN, spec=spec))
+    assert (flaw.why if flaw else None) == words
+
+
+def test_a_step_gives_no_more_than_k_plus_one() -> None:
+    """Counters of a lookup that accepts more than K tokens of a draft are wrong somewhere."""
+    lookup = replace(SEEN, method=METHODS["ngram"], spec=counted(0, 40, 40))
+    flaw = first_flaw(lookup)
+    assert flaw is not None
+    assert "an acceptance length of 41.00 was counted: K + 1 is the most" in flaw.why
+
+
+def test_all_failed_is_never_very_fast() -> None:
+    """64 requests refused in 3 ms each are a failure, whatever their duration says."""
+    told = why(requests=64, failed=64, first_error="HTTP 404: no such model", client_tokens=0)
+    assert told == "64 of 64 requests failed: HTTP 404: no such model"
+
+
+def test_survivors_are_not_averaged() -> None:
+    """Three failed requests of 64 spoil the pass: those that are left were served by fewer."""
+    assert why(requests=64, failed=3, first_error="timeout").startswith("3 of 64 requests failed")
+
+
+def test_a_client_that_computes_all_the_time_is_the_bottleneck() -> None:
+    """Both times are told."""
+    told = why(client_cpu_s=9.1, duration_s=10.0)
+    assert told == "the client computed for 9.1 of 10.0 s: it is the bottleneck"
+
+
+def test_a_client_that_sees_half_of_what_the_server_counts_is_the_bottleneck() -> None:
+    """At a high concurrency a slow client shows as a difference of tokens, told with both."""
+    told = why(client_tokens=480, server_tokens=910)
+    assert told == "the client counted 480 tokens, the server 910"
+
+
+def test_replies_that_only_repeat_themselves_measure_nothing() -> None:
+    """Most of the replies are loops: drafted for free, worth nothing."""
+    assert why(looping=3) == "3 of 4 replies are one phrase over and over"
 
 
 def test_first_broken_rule_is_the_cause() -> None:

@@ -137,6 +137,16 @@ class TestEngineContract:
         server.wait_drained()
         assert time.monotonic() - started < 2
 
+    def test_a_watched_pass_that_only_serves_is_undisturbed(self, server: Server) -> None:
+        """Requests leave lines in the log, but none that spoils a pass; the host is read."""
+        watch = server.watch()
+        passed(server)
+        server.wait_drained()
+        seen = watch.end()
+        assert (seen.disturbances, seen.warnings) == ((), {})
+        assert seen.host is not None
+        assert seen.host.load_1m is not None
+
     def test_all_is_gone_after_the_block(self, engine: Engine, asked: ServeOrder) -> None:
         """Processes and port, whether the block ends well or by an exception."""
         with contextlib.suppress(ZeroDivisionError), engine.serve(asked) as running:

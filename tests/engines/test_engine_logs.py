@@ -191,4 +191,131 @@ def test_what_the_engine_resolved() -> None:
     assert resolved["async_scheduling"] == "False"
     baseline = _logs.resolved(_logs.read(LOGS / "healthy-baseline.log"))
     assert baseline["speculative_config"] == "None"
-    assert (_logs.version(""), _logs.resolved("")) == (None, {"async_scheduling": "False"})
+    assert (_logs.version(""), _logs.resolved("")) == (None, {})
+
+
+def test_settings_that_two_arms_are_compared_by() -> None:
+    """From the start line, from the arguments given, and from lines beside them."""
+    resolved = _logs.resolved(_logs.read(LOGS / "healthy-baseline.log"))
+    assert resolved["kv_cache_dtype"] == "auto"
+    assert resolved["enable_prefix_caching"] == "True"
+    assert resolved["enable_chunked_prefill"] == "True"
+    assert resolved["pipeline_parallel_size"] == resolved["data_parallel_size"] == "1"
+    assert resolved["cudagraph_mode"] == "NONE"
+    assert resolved["max_num_seqs"] == "8"
+    assert "max_cudagraph_capture_size" not in resolved  # None: nothing is captured
+    assert "attention_backend" not in resolved
+
+
+GPU = (  # worded as in vllm/platforms/cuda.py and vllm/config/vllm.py
+    "(APIServer pid=3) INFO 11-30 04:10:05 [api_utils.py:286] non-default args: {'model': 'm', "
+    "'max_num_seqs': 6, 'speculative_config': {'method': 'eagle', 'num_speculative_tokens': 6}}\n"
+    "(EngineCore pid=17) WARNING 11-30 04:10:05 [vllm.py:2520] Truncating "
+    "max_cudagraph_capture_size to 40\n"
+    "(EngineCore pid=17) INFO 11-30 04:10:05 [core.py:133] Initializing a V1 LLM engine (v0.32.0) "
+    "with config: model='m', speculative_config=SpeculativeConfig(method='eagle', model='d', "
+    "num_spec_tokens=6), dtype=torch.bfloat16, device_config=cuda, compilation_config={'mode': "
+    "<CompilationMode.VLLM_COMPILE: 3>, 'cudagraph_mode': <CUDAGraphMode.FULL_AND_PIECEWISE: "
+    "(2, 1)>, 'max_cudagraph_capture_size': 40}\n"
+    "(Worker pid=18) INFO 11-30 04:10:05 [cuda.py:507] Using FLASH_ATTN attention backend out of "
+    "potential backends: ['FLASH_ATTN', 'FLASHINFER'].\n"
+)
+
+
+def test_graphs_and_attention_of_a_gpu_are_read() -> None:
+    """The line that truncates the capture sizes among them."""
+    resolved = _logs.resolved(GPU)
+    assert resolved["cudagraph_mode"] == "FULL_AND_PIECEWISE"
+    assert resolved["compilation_mode"] == "VLLM_COMPILE"
+    assert resolved["max_cudagraph_capture_size"] == "40"
+    assert resolved["cudagraph_truncated_to"] == "40"
+    assert resolved["attention_backend"] == "FLASH_ATTN"
+    assert resolved["max_num_seqs"] == "6"
+
+
+@pytest.mark.parametrize(
+    ("line", "on"),
+    [
+        ("nothing about it", "True"),
+        ("Async scheduling not supported with ngram-based speculative decoding and will", "False"),
+        ("Async scheduling will be disabled because it is not supported with the `x`", "False"),
+        ("Async scheduling is not compatible with disable_padded_drafter_batch=True and", "False"),
+        # what every custom scheduler class gets to hear, whatever its base
+        ("you will see degraded performance due to async scheduling being disabled.", "True"),
+        ("non-default args: {'model': 'm', 'async_scheduling': False}", "False"),
+    ],
+)
+def test_scheduling_is_asynchronous_unless_the_log_says_no(line: str, on: str) -> None:
+    """vLLM 0.32 tells only of the cases in which it is off; on a CPU it always is."""
+    start = "[core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: device_config="
+    assert _logs.resolved(f"{line}\n{start}cuda, seed=0\n")["async_scheduling"] == on
+    assert _logs.resolved(f"{line}\n{start}cpu, seed=0\n")["async_scheduling"] == "False"
+
+
+def test_arguments_that_are_no_literals_are_passed_over() -> None:
+    """Some values print as objects; the rest of the log still counts."""
+    text = GPU.replace("'max_num_seqs': 6", "'compilation_config': <CompilationConfig object>")
+    assert "max_num_seqs" not in _logs.resolved(text)
+    assert _logs.resolved(text)["dtype"] == "torch.bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        # vllm/utils/jit_monitor.py
+        ("Triton kernel JIT compilation during inference: _k. This causes", "a kernel was comp"),
+        ("CuTeDSL JIT compilation during inference: gemm (constexprs={})", "a kernel was compiled"),
+        ("TileLang JIT compilation during inference: f.", "a kernel was compiled"),
+        ("Triton autotuning for function _topk,", "a kernel was tuned"),
+        # vllm/compilation
+        ("[backbone] Dynamo bytecode transform time: 3.10 s", "the model was compiled"),
+        ("Compiling a graph for compile range (1, 4096) takes 9.12 s", "the model was compiled"),
+        ("[backbone] Compiling model again due to a load failure from /x", "the model was comp"),
+        # vllm/v1/worker
+        ("Graph capturing finished in 5 secs, took 0.30 GiB", "CUDA graphs were captured"),
+        ("Capturing CUDA graphs (decode, FULL):  10%|#", "CUDA graphs were captured"),
+    ],
+)
+def test_work_that_takes_time_from_requests_is_known(line: str, what: str) -> None:
+    """Kind and message are told, without process and logger."""
+    spoiling, warnings = _logs.events(
+        f"INFO: fine\n(Worker pid=3) INFO 11-30 04:10:05 [x:1] {line}"
+    )
+    [told] = spoiling
+    assert told.startswith(what)
+    assert told.endswith(line)
+    assert not warnings
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Failed to advance FSM for request r1 for tokens 17. Please file an issue.",
+        "Unexpected: grammar rejected tokens [17, 4] for request r1. Terminating request.",
+        "Unexpected: grammar terminated or rejected draft token 17 for request r1 during bitmask",
+    ],
+)
+def test_grammar_errors_are_counted_without_their_tokens(line: str) -> None:
+    """The lines quote tokens of replies: their kind is kept, and how often."""
+    spoiling, warnings = _logs.events(f"{ENGINE}{line}\n" * 3)
+    assert spoiling == []
+    assert warnings == {"the grammar refused tokens of a reply": 3}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_server_that_compiles_nothing_has_no_events(name: str) -> None:
+    """What recorded servers say of requests, throughput and shutdown."""
+    assert _logs.events(_logs.read(LOGS / name)) == ([], {})
+
+
+def test_compilations_of_a_recorded_start_are_found() -> None:
+    """As vLLM 0.32.0 printed them; before a pass they do no harm."""
+    spoiling, _ = _logs.events(
+        "(Worker pid=4066) WARNING 11-30 02:21:13 [decorators.py:333] [backbone] Compiling model "
+        "again due to a load failure from ~/.cache/vllm/x/model, reason: 'function' object has no "
+        "attribute 'finalize_loading'\n"
+        "(Worker pid=4066) INFO 11-30 02:22:04 [decorators.py:743] [backbone] saved AOT compiled "
+        "function to ~/.cache/vllm/x/model\n"
+    )
+    assert [told.partition(":")[0] for told in spoiling] == ["the model was compiled"] * 2
+    assert all(len(told) < 200 for told in spoiling)

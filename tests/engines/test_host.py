@@ -18,6 +18,8 @@ MIB = 1 << 20
 _SMI = """#!/bin/sh
 case "$1" in
   --query-gpu=name) echo "NVIDIA Test"; echo "NVIDIA Test" ;;
+  --query-gpu=index,uuid,clocks.sm,temperature.gpu,power.draw)
+    echo "0, GPU-aaaa-1, 1980, 61, 402.17"; echo "1, GPU-bbbb-2, 1200, 84, [N/A]" ;;
   --query-gpu=index,uuid,memory.free)
     head -n 1 "{folder}/free" | tr ';' '\\n'
     [ "$(wc -l < "{folder}/free")" -le 1 ] || sed -i 1d "{folder}/free" ;;
@@ -111,3 +113,13 @@ def test_memory_that_never_comes_back_is_not_awaited_for_ever(
     gpus.tell((1000, 1000), (10, 10))
     with pytest.raises(LaunchError), engine.serve(dies):
         pass
+
+
+def test_clocks_heat_and_watts_of_the_gpus(gpus: Gpus) -> None:
+    """The slowest clock, the hottest GPU; what one of them does not tell is passed over."""
+    before = _host.HostReading.now()
+    both = _host.host_load(before, gpu=True)
+    assert (both.gpu_mhz, both.gpu_celsius, both.gpu_watts) == (1200.0, 84.0, 402.17)
+    first = _host.host_load(before, gpu=True, visible="0")
+    assert (first.gpu_mhz, first.gpu_celsius) == (1980.0, 61.0)
+    assert _host.host_load(before, gpu=True, visible="1").gpu_watts is None

@@ -72,3 +72,12 @@ def test_wrong_arguments_are_the_users(study: Desk, words: tuple[str, ...], told
     assert done.code == 2, done.text
     assert told in done.text
     assert "Traceback" not in done.text
+
+
+def test_sampling_unlike_the_models_own_is_told_before_the_first_launch(tmp_path: Path) -> None:
+    """Whoever leaves the temperature to the model will not get what was tuned."""
+    study = desk(tmp_path)
+    config = '{"temperature": 0.6, "top_k": 20}'
+    (tmp_path / "target" / "generation_config.json").write_text(config)
+    told = study.run("--budget", "1s").text
+    assert "warning: the workload samples with temperature 0.0 (the model's: 0.6)" in told

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import EngineFacts
 from autotune.loadgens.closed_loop import ClosedLoop
-from autotune.ports import Counters, LoadResult, Request
+from autotune.ports import Counters, LoadResult, Request, Watch
 from tests.loadgens.stub import Script, Seen, Step
 
 PROMPTS = tuple(
@@ -39,6 +39,9 @@ class StubServer:
 
     def steps_by_k(self) -> dict[int, int]:
         return {}
+
+    def watch(self) -> Watch:
+        raise NotImplementedError
 
     def check_alive(self) -> None: ...
 

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.acceptance import SpecCounters
 from autotune.core.recommendation import recommend
 from autotune.core.replies import Reply
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks, check_replies
 from autotune.core.study import JSON, Target
-from autotune.core.trial import Record, Stage
+from autotune.core.trial import BASELINE, Record, Stage
 from autotune.core.wording import headline
 from autotune.reporting.report import render_report, write_report
+from autotune.reporting.tables import _acceptance
 from tests.builders import make_failure, make_record, make_spec
 from tests.builders_replies import make_reply
 from tests.builders_study import make_study_records
@@ -134,6 +136,45 @@ def test_no_speedup_without_its_interval(*, confirmed: bool) -> None:
     """Whatever looks like `1.29x` is followed by `[low, high]`; a bare `1x` is the threshold."""
     for figure in re.finditer(r"\d\.\d\dx", report(make_study_records(confirmed=confirmed))):
         assert re.match(r" \[\d\.\d\d, \d\.\d\d\]", figure.string[figure.end() :])
+
+
+def test_doubts_stand_among_the_reasons() -> None:
+    """A remark about the comparison, and the capacity of every launch's cache beside it."""
+    records = [
+        replace(
+            r,
+            facts=replace(
+                r.facts, resolved={"async_scheduling": str(r.trial.candidate == BASELINE)}
+            ),
+        )
+        for r in make_study_records()
+        if r.facts
+    ]
+    text = report(records)
+    assert "part of the gap is scheduling, not drafting; both run as they would be" in text
+    assert "| start s | KV tokens | outcome |" in text
+    assert "| 35 | 176,128 | 6 valid passes |" in text
+
+
+def test_little_evidence_of_acceptance_comes_with_its_interval() -> None:
+    """Below 200 drafts the rate alone would say too much."""
+    few = SpecCounters(drafts=12, draft_tokens=12, accepted_tokens=9).profile
+    many = SpecCounters(drafts=1200, draft_tokens=1200, accepted_tokens=900).profile
+    assert _acceptance(few) == ["75% [47%, 91%], insufficient", "1.75"]
+    assert _acceptance(many) == ["75%", "1.75"]
+    assert _acceptance(None) == ["", ""]
+
+
+def test_acceptance_by_position_is_labelled() -> None:
+    """Unconditional, and diluted where drafts may be short; the rate is no reason to choose a K."""
+    text = report(make_study_records())
+    assert "Acceptance by position is unconditional" in text
+    assert "For ngram it is diluted by short drafts" in text
+    assert "The rate falls as K grows by arithmetic alone" in text
+    fixed = make_spec(candidates=[c for c in SPEC.candidates if c.row.fixed_length])
+    records = [r for r in make_study_records() if r.trial.candidate != "ngram"]
+    plain = render_report(fixed, records, recommend(fixed, records), PROVENANCE)
+    assert "diluted" not in plain
 
 
 def test_every_launch_has_its_reason() -> None:

@@ -156,6 +156,23 @@ def test_counters_freeze_and_start_again_when_told_to(tmp_path: Path) -> None:
     assert after["generation_tokens_created"] > before["generation_tokens_created"]
 
 
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("compiles_at", "Triton kernel JIT compilation during inference: _topk_kernel."),
+        ("grammar_rejects_at", "Failed to advance FSM for request chatcmpl-1 for tokens 17."),
+    ],
+)
+def test_the_log_speaks_when_told_to(tmp_path: Path, what: str, line: str) -> None:
+    """Once, when so many requests have finished; they all end well."""
+    with serving(tmp_path, settings=fault(what, 2)) as child:
+        child.complete()
+        assert line not in child.log
+        child.complete("x y")
+        child.complete("x y z")
+        assert child.log.count(line) == 1
+
+
 def test_accepts_nothing_above_a_temperature_when_told_to(tmp_path: Path) -> None:
     """zero_acceptance can be bound to sampling, as the broken kernel of the CPU build is."""
     settings = fault("zero_acceptance", min_temperature=0.01)

@@ -24,6 +24,8 @@ from autotune.ports import (
     RequestSample,
     ServeOrder,
     Server,
+    Surroundings,
+    Watch,
 )
 from autotune.tuning.events import Event
 from autotune.tuning.ledger import Ledger
@@ -70,6 +72,11 @@ def no_trouble(call: Call) -> str | None:
     """Nothing happens."""
 
 
+def quiet(call: Call) -> Surroundings:
+    """Nothing else goes on."""
+    return Surroundings()
+
+
 @dataclass(slots=True, kw_only=True)
 class World:
     """What a fake engine and a fake load generator share."""
@@ -84,6 +91,8 @@ class World:
     """The K that the scheduler has in force, whatever was asked for."""
     lag_s: float = 0.0
     """How late the client is in every pass."""
+    around: Callable[[Call], Surroundings] = quiet
+    """What goes on around a pass besides serving it."""
     accepts: Callable[[float], bool] = always
     """Whether drafts are accepted at this temperature."""
     now: float = 0.0
@@ -200,6 +209,10 @@ class FakeServer:
         steps, self.steps = self.steps, {}
         return steps
 
+    def watch(self) -> Watch:
+        """Tells, when the pass is over, what the world lets go on around it."""
+        return FakeWatch(self.world)
+
     def check_alive(self) -> None:
         """It is."""
 
@@ -209,7 +222,7 @@ class FakeServer:
         speed = tput_of(call.candidate, call.k)[call.concurrency]
         duration = len(call.prompts) * max_tokens / speed * math.exp(call.dice.gauss(0, 0.005))
         in_force = call.k if self.world.force_k is None else self.world.force_k
-        self.steps[in_force] = self.steps.get(in_force, 0) + 1
+        self.steps[in_force] = self.steps.get(in_force, 0) + max(tokens, 1)
         self.tokens += tokens
         spec = drafted(call.candidate, call.k, tokens)
         nothing = replace(spec, accepted_tokens=0, accepted_per_pos=(0,) * call.k)
@@ -222,6 +235,17 @@ class FakeServer:
             client_cpu_s=0.0,
             event_loop_lag_s=self.world.lag_s,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FakeWatch:
+    """Looks at the latest pass."""
+
+    world: World
+
+    def end(self) -> Surroundings:
+        """What went on around it."""
+        return self.world.around(self.world.calls[-1])
 
 
 def drafted(candidate: str, k: int, tokens: int) -> SpecCounters:

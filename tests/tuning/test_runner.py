@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.host import HostLoad
 from autotune.core.study import JSON, Objective, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record
+from autotune.ports import Surroundings
 from autotune.tuning import rounds, runner, samples
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone, ServerReady
 from autotune.tuning.journal import passes
@@ -249,7 +251,7 @@ def test_live_k_not_in_force_fails_all(tmp_path: Path) -> None:
     records = measure(world, tmp_path)
     assert tuple(records) == KS
     assert {failure_of(r).cause for r in records.values()} == {Cause.LIVE_K_NOT_IN_FORCE}
-    assert "{5: 1} in force" in failure_of(records[0]).detail
+    assert "{5: 256} in force" in failure_of(records[0]).detail
 
 
 def test_an_invalid_pass_is_repeated_once(tmp_path: Path) -> None:
@@ -300,6 +302,28 @@ def test_nothing_valid_is_a_failure(tmp_path: Path) -> None:
         failure_of(records[3]).remedy == "see that error, and the engine's log in the launch folder"
     )
     assert records[2].measurement
+
+
+def test_what_spoils_a_pass_is_asked_for_every_pass(tmp_path: Path) -> None:
+    """The pass that the engine compiled in is run again; its neighbours are as before."""
+    seen: list[int] = []
+
+    def around(call: Call) -> Surroundings:
+        seen.append(call.number)
+        lines = ("a kernel was compiled: x",) if call.number == 4 else ()
+        return Surroundings(disturbances=lines, host=HostLoad(steal=0.01), warnings={"w": 1})
+
+    world = World(around=around)
+    records = measure(world, tmp_path)
+    measured = sorted(
+        (p for r in records.values() if r.measurement for p in r.measurement.passes),
+        key=lambda p: p.order,
+    )
+    assert seen == list(range(31))
+    assert [p.order for p in measured if p.invalid] == [4]
+    assert measured[5].num_speculative_tokens == measured[4].num_speculative_tokens
+    assert {p.host for p in measured} == {HostLoad(steal=0.01)}
+    assert {p.warnings["w"] for p in measured} == {1}
 
 
 def test_a_late_client_measures_nothing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TextIO
 
 from autotune.engines.simulated_server.cache import Cache
 from autotune.engines.simulated_server.launch import Launch, out_of_memory
+from autotune.engines.simulated_server.log import log_compilation, log_grammar
 from autotune.engines.simulated_server.metrics import Metrics
 from autotune.engines.simulated_server.model import (
     acceptance_rates,
@@ -26,6 +27,8 @@ from autotune.engines.simulated_server.model import (
 )
 from autotune.engines.simulated_server.request import Request
 
+ASIDES = {"compiles_at": log_compilation, "grammar_rejects_at": log_grammar}
+"""What the log may say when so many requests have finished."""
 _MOST_BEHIND_S = 0.25
 
 
@@ -247,6 +250,9 @@ class Engine:
         self._metrics.observe_finish(output.finish_reason)
         if self._launch.fault("counters_reset_at") == self._finished:
             self._metrics.reset()
+        for what, tell in ASIDES.items():
+            if self._launch.fault(what) == self._finished:
+                tell()
 
     def _update_gauges(self) -> None:
         self._metrics.gauges["vllm:num_requests_running"] = float(len(self._running))

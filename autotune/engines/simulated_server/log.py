@@ -108,6 +108,27 @@ def log_serving(launch: Launch) -> None:
     say("INFO:     Application startup complete.")
 
 
+def log_compilation() -> None:
+    """What the JIT monitor says of a kernel that no warm-up has compiled."""
+    log(
+        "EngineCore",
+        "jit_monitor.py:140",
+        "Triton kernel JIT compilation during inference: _topk_kernel. This causes a latency "
+        "spike; consider extending warmup to cover this shape/config.",
+        level="WARNING",
+    )
+
+
+def log_grammar() -> None:
+    """What xgrammar's backend says of a token that the grammar does not take."""
+    log(
+        "EngineCore",
+        "backend_xgrammar.py:201",
+        "Failed to advance FSM for request chatcmpl-1 for tokens 17. Please file an issue.",
+        level="ERROR",
+    )
+
+
 def log_start_failure(line: str) -> None:
     """How vLLM dies before it serves."""
     trace = f"EngineCore failed to start.\nTraceback (most recent call last):\n{line}"

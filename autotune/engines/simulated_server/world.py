@@ -34,9 +34,11 @@ FAULTS = (
     "oom_at_start",
     "port_collision_once",
     # while serving; the value says when, how often or how much
+    "compiles_at",
     "counters_frozen",
     "counters_reset_at",
     "crash_after_requests",
+    "grammar_rejects_at",
     "http_500_rate",
     "in_band_error_rate",
     "oom_at_load",

@@ -1,0 +1,61 @@
+"""From recorded launches to the noise of the model: launch, pass, drift.
+
+Rules: pass and drift come from plain steps (K = 0), whose speed owes nothing to the text; the
+launch effect is what the means of equal launches differ by beyond what their passes explain.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from calibration import LEVELS, Noise
+
+from autotune.core.noise import equal_launches, passes_at, scatter
+from autotune.core.study import Level
+from autotune.core.trial import Record
+
+SMALLEST_SD = 0.002
+"""Deviations below this are not told from none."""
+
+
+def fit(records: Sequence[Record]) -> Noise:
+    """The noise that these records show."""
+    pass_sd = {c: _pass_sd(records, c) for c in LEVELS}
+    means = equal_launches(records, [Level(concurrency=c) for c in LEVELS])
+    groups = [group for group in means if len(group) > 1]
+    dof = sum(len(group) - 1 for group in groups)
+    between = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in groups) / dof
+    explained = sum(sd**2 for sd in pass_sd.values()) / len(LEVELS) ** 2 / _blocks(records)
+    return Noise(
+        launch_sd=max(math.sqrt(max(between - explained, 0.0)), SMALLEST_SD),
+        launch_dof=dof,
+        pass_sd=pass_sd,
+        drift_sd=float(np.mean([_drift_sd(records, c) for c in LEVELS])),
+    )
+
+
+def _pass_sd(records: Sequence[Record], concurrency: int) -> float:
+    squares, dof = scatter(passes_at(records, concurrency))
+    return max(math.sqrt(squares / dof), SMALLEST_SD)
+
+
+def _blocks(records: Sequence[Record]) -> float:
+    """Blocks of a launch, in the mean."""
+    plain = passes_at(records, LEVELS[0])
+    return len(plain) / len({launch for launch, _, _ in plain})
+
+
+def _drift_sd(records: Sequence[Record], concurrency: int) -> float:
+    """The deviation of the slopes of the launches, less what their passes explain.
+
+    A slope is the change of the log speed from the first block to the last; what all launches have
+    in common is the blocks' and no drift.
+    """
+    plain = passes_at(records, concurrency)
+    launches = sorted({launch for launch, _, _ in plain})
+    table = np.array([[v for name, _, v in plain if name == launch] for launch in launches])
+    table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    at = np.linspace(-0.5, 0.5, table.shape[1])
+    slopes = table @ at / float(at @ at)
+    noise = _pass_sd(records, concurrency) ** 2 / float(at @ at)
+    return math.sqrt(max(float(slopes.var(ddof=1)) - noise, 0.0))
