@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bench_child
+import child_autotune
+import client
+import client_report
+import pace_server
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "studies" / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))  # scripts that import their neighbours, not a package
-
-import bench_child  # noqa: E402
-import child_autotune  # noqa: E402
-import client  # noqa: E402
-import client_report  # noqa: E402
-import pace_server  # noqa: E402
-
+BENCHMARKS = Path(client.__file__).parent
 REQUESTS, TOKENS, RATE = 8, 5, 500
 
 
