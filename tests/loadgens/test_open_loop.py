@@ -116,7 +116,8 @@ def test_what_the_client_is_late_is_its_lag(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("autotune.loadgens._http.time.perf_counter", slow)
         busy = load(seen, count=4, slots=4, arrivals=at(40.0))
     assert calm < 0.05 < busy.event_loop_lag_s
-    assert max(s.waited_s for s in busy.samples) <= busy.event_loop_lag_s
+    waited = max(s.waited_s for s in busy.samples)
+    assert waited <= busy.event_loop_lag_s + 1e-9
 
 
 def test_a_stalled_server_is_given_up() -> None:
