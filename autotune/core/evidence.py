@@ -35,6 +35,9 @@ class LevelEvidence:
     concurrency: int
     weight: float
     speedup: Interval
+    by_throughput: Interval
+    by_steps: Interval | None
+    """The two estimates beside each other; `speedup` is one of them (core/comparison.py)."""
     baseline_throughput: float
     throughput: float
     blocks: int
@@ -90,6 +93,8 @@ def _row(
         concurrency=level.concurrency,
         weight=level.weight,
         speedup=point.speedup,
+        by_throughput=point.by_throughput,
+        by_steps=point.by_steps,
         baseline_throughput=point.baseline_throughput,
         throughput=point.throughput,
         blocks=point.blocks,

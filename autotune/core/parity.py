@@ -12,7 +12,7 @@ from autotune.core.pairs import Row, pairs
 from autotune.core.parity_figures import FIGURES
 from autotune.core.parity_settings import SETTINGS
 from autotune.core.study import StudySpec
-from autotune.core.trial import Measurement, Pass, Record
+from autotune.core.trial import Pass, Record
 
 ROWS = (*SETTINGS, *FIGURES)
 UNFAIR = tuple(row for row in ROWS if row.invalid)
@@ -102,8 +102,7 @@ def _judged(record: Record, found: Sequence[Doubt]) -> Record:
     if record.measurement is None or not mine:
         return record
     passes = tuple(_judged_pass(p, mine) for p in record.measurement.passes)
-    outcome = Measurement(passes=passes, cut_short=record.measurement.cut_short)
-    return replace(record, outcome=outcome)
+    return replace(record, outcome=replace(record.measurement, passes=passes))
 
 
 def _judged_pass(measured: Pass, found: Sequence[Doubt]) -> Pass:

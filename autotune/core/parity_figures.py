@@ -24,7 +24,6 @@ SHORT_REPLY = 16
 TREND = 0.05
 """How much the second half of a launch must differ from the first to be called a trend."""
 LEARNING_PASSES = 3
-DRIFT_PASSES = 4
 
 
 def _never_proposed(pair: Pair) -> str | None:
@@ -141,7 +140,7 @@ def _learned(pair: Pair) -> str | None:
     if not pair.spec.candidate(pair.candidate).row.learns:
         return None
     for launch in pair.speedups:
-        if len(launch) >= LEARNING_PASSES and _monotone(launch) > 0:
+        if len(launch) >= LEARNING_PASSES and _rises(launch):
             first, second = _halves(launch)
             return (
                 f"it learns from the replies: {_series(launch)}, that is {first:.2f} in the first "
@@ -151,29 +150,15 @@ def _learned(pair: Pair) -> str | None:
     return None
 
 
-def _drifted(pair: Pair) -> str | None:
-    if pair.spec.candidate(pair.candidate).row.learns:
-        return None
-    for launch in pair.speedups:
-        if len(launch) >= DRIFT_PASSES and _monotone(launch):
-            return f"it moved one way through a launch: {_series(launch)}"
-    return None
-
-
 def _series(values: Sequence[float]) -> str:
     """Single passes, not estimates: they have no interval."""
     return f"{', '.join(f'{v:.2f}' for v in values)} of the baseline's speed block by block"
 
 
-def _monotone(values: Sequence[float]) -> int:
-    """1 or -1 when all rise or fall and the halves differ by more than `TREND`; else 0."""
-    steps = [b - a for a, b in itertools.pairwise(values)]
+def _rises(values: Sequence[float]) -> bool:
+    """Whether each is larger than the one before, and the halves differ by more than `TREND`."""
     first, second = _halves(values)
-    if abs(second / first - 1) <= TREND:
-        return 0
-    if all(step > 0 for step in steps):
-        return 1
-    return -1 if all(step < 0 for step in steps) else 0
+    return second / first - 1 > TREND and all(a < b for a, b in itertools.pairwise(values))
 
 
 def _halves(values: Sequence[float]) -> tuple[float, float]:
@@ -251,11 +236,5 @@ FIGURES = (
         per_level=True,
     ),
     Row(what="learning", check=_learned, per_level=True),
-    Row(
-        what="drift",
-        check=_drifted,
-        remedy="heat, clocks or a neighbour: see the host's readings, and repeat",
-        per_level=True,
-    ),
 )
 """The checks, those first that make a comparison invalid."""

@@ -98,12 +98,17 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
 
 
 def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, int], str]:
-    """Points that the confirmation ruled out, with the reason: failed cold, or a broken constraint.
+    """Points that the confirmation ruled out, with the reason: failed cold, a broken constraint, or
+    a comparison that is none.
 
     A failure counts once it is final: not transient, or seen `TRIES` times, with no measurement
     after it.
     """
     cold = of_stage(records, confirm=True)
+    return _failed_cold(cold) | _broken_cold(spec, cold) | ruled_out(spec, cold)
+
+
+def _failed_cold(cold: Sequence[Record]) -> dict[tuple[str, int], str]:
     failures: dict[tuple[str, int], list[Failure]] = defaultdict(list)
     for r in cold:
         key = (r.trial.candidate, r.trial.num_speculative_tokens)
@@ -111,12 +116,11 @@ def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, in
             failures[key].append(r.outcome)
         else:
             failures.pop(key, None)
-    reasons = {
+    return {
         key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
         if len(found) >= TRIES or any(not f.transient for f in found)
     }
-    return reasons | _broken_cold(spec, cold) | ruled_out(spec, cold)
 
 
 def _broken_cold(spec: StudySpec, cold: Sequence[Record]) -> dict[tuple[str, int], str]:
@@ -166,7 +170,9 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             why,
             *(
                 f"{name} at K = {k}, launched as it would be deployed: {reason}"
-                for (name, k), reason in _ruled_out(spec, records).items()
+                for (name, k), reason in (
+                    _failed_cold(confirm_records) | _broken_cold(spec, confirm_records)
+                ).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
             *remarks(spec, records),

@@ -10,6 +10,7 @@ import pandas as pd
 from autotune.core.latency import FIGURES, Latencies
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
+from autotune.core.statistics import Interval
 
 OVERALL = "overall"
 
@@ -45,6 +46,9 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
         "speedup": point.speedup.mean,
         "speedup_low": point.speedup.low,
         "speedup_high": point.speedup.high,
+        **_interval("by_steps", point.by_steps),
+        **_interval("by_throughput", point.by_throughput),
+        **_interval("bootstrap", point.bootstrapped),
         "knee": k == curve.knee.num_speculative_tokens and not curve.knee.single,
         "blocks": point.blocks,
         "output_throughput": None if overall else point.throughput,
@@ -54,6 +58,14 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
     row |= _latencies(None if overall else point.latencies)
     per_position = profile.per_position if profile else ()
     return row | {f"acceptance_pos_{i}": share for i, share in enumerate(per_position, start=1)}
+
+
+def _interval(name: str, interval: Interval | None) -> Row:
+    return {
+        name: interval.mean if interval else None,
+        f"{name}_low": interval.low if interval else None,
+        f"{name}_high": interval.high if interval else None,
+    }
 
 
 def _latencies(latencies: Latencies | None) -> Row:

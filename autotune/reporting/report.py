@@ -103,6 +103,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
     confirmed = result.basis is Basis.CONFIRMED
     return {
         "levels": tables.levels_table(result) if result.levels else [],
+        "by_steps": any(level.by_steps for level in result.levels),
         "latencies": tables.latencies_table(result.levels),
         "few": tables.few_for_p99(result.levels),
         "queues": [queue_words(lv) for lv in result.levels if lv.request_rate is not None],

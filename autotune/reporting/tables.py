@@ -34,7 +34,7 @@ def levels_table(result: Recommendation) -> Table:
     mixed = any(level.request_rate is not None for level in result.levels)
     arms = ["baseline", "candidate"] if mixed else ["baseline tok/s", "candidate tok/s"]
     head = ["concurrency", "weight", *arms, "speedup", "blocks"]
-    head += ["acceptance rate", "acceptance length"]
+    head += ["by throughput", "acceptance rate", "acceptance length"]
     rows = [
         [
             _level(level),
@@ -42,12 +42,13 @@ def levels_table(result: Recommendation) -> Table:
             *_compared(level, unit=" tok/s" if mixed else ""),
             level.speedup.show(),
             str(level.blocks),
+            level.by_throughput.show() if level.by_steps else "",
             *_acceptance(level.acceptance),
         ]
         for level in result.levels
     ]
     if len(rows) > 1 and result.speedup:
-        rows.append(["overall", "", "", "", result.speedup.show(), "", "", ""])
+        rows.append(["overall", "", "", "", result.speedup.show(), "", "", "", ""])
     return [head, *rows]
 
 

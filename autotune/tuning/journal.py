@@ -15,9 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.trial import EngineFacts, Launch, Measurement, Pass, Record
 from autotune.files import write_text
+from autotune.tuning.passes import Readings
 
 _LAUNCH: TypeAdapter[Launch] = TypeAdapter(Launch)
 _PASS: TypeAdapter[Pass] = TypeAdapter(Pass)
+_READINGS: TypeAdapter[Readings] = TypeAdapter(Readings)
 _FACTS: TypeAdapter[EngineFacts] = TypeAdapter(EngineFacts)
 
 LAUNCH_FILE = "launch.json"
@@ -50,9 +52,10 @@ class Journal:
         """Keep what the engine said of itself."""
         write_text(self.folder / FACTS_FILE, _FACTS.dump_json(facts, indent=1).decode())
 
-    def add(self, measured: Pass) -> None:
-        """Append one pass; on disk when this returns."""
-        self._file.write(_PASS.dump_json(measured) + b"\n")
+    def add(self, measured: Pass, read: Readings) -> None:
+        """Append one pass and the engine's counters around it; on disk when this returns."""
+        counters = _READINGS.dump_json(read)
+        self._file.write(_PASS.dump_json(measured)[:-1] + b',"counters":' + counters + b"}\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 

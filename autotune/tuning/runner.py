@@ -145,9 +145,9 @@ def _serve(run: _Run, config_file: Path) -> None:
         for index, concurrency, k in run.rounds.order():
             run.in_hand = k
             for _ in range(TRIES_PER_PASS):
-                measured, result = _measure(run, server, index, concurrency, k)
+                measured, result, read = _measure(run, server, index, concurrency, k)
                 run.passes.append(measured)
-                journal.add(measured)
+                journal.add(measured, read)
                 samples.append(_header(measured), result.samples)
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
@@ -218,7 +218,7 @@ def _warm_up(run: _Run, server: Server) -> None:
 
 def _measure(
     run: _Run, server: Server, index: int, concurrency: int, k: int
-) -> tuple[Pass, LoadResult]:
+) -> tuple[Pass, LoadResult, Readings]:
     spec, order, split = run.rig.spec, len(run.passes), run.launch.stage.prompts
     prompts = spec.workload.block(split, concurrency, index)
     requests = requests_of(run.launch, prompts, k, f"{split}.{index}.{concurrency}.{k}.{order}")
@@ -250,7 +250,7 @@ def _measure(
         raise LaunchError(
             Cause.LIVE_K_NOT_IN_FORCE, why, "autotune goes on with one launch per K by itself"
         )
-    return as_pass(place, result, read, seen), result
+    return as_pass(place, result, read, seen), result, read
 
 
 def _arrivals(run: _Run, level: Level, index: int) -> Arrivals | None:

@@ -1,10 +1,13 @@
 """What a launch had measured survives whatever ends it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune.core.trial import Launch, Measurement
+from autotune.ports import Counters, Surroundings
 from autotune.tuning.journal import (
     LAUNCH_FILE,
     PASSES_FILE,
@@ -13,6 +16,7 @@ from autotune.tuning.journal import (
     passes,
     salvage,
 )
+from autotune.tuning.passes import Readings
 from tests.builders import make_facts, make_pass, make_spec
 from tests.tuning.fakes import make_launch
 
@@ -26,6 +30,25 @@ PASSES = [
 ]
 
 
+COUNTERS = Counters(
+    spec=None,
+    generation_tokens=100,
+    prompt_tokens=0,
+    prefix_queries=0,
+    prefix_hits=0,
+    preemptions=0,
+    running=0,
+    waiting=0,
+    kv_cache_usage=0.0,
+)
+READ = Readings(
+    before=COUNTERS,
+    after=replace(COUNTERS, generation_tokens=356),
+    steps_by_k=None,
+    around=Surroundings(),
+)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The folder of a launch that was killed after five passes."""
@@ -34,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
     with Journal(folder, LAUNCH, "f0f0") as journal:
         journal.facts(make_facts(k=5))
         for measured in PASSES:
-            journal.add(measured)
+            journal.add(measured, READ)
             assert passes(folder)[-1] == measured, "a pass is on disk when it was added"
     return folder
 
@@ -97,3 +120,11 @@ def test_header_is_whole_or_absent(tmp_path: Path) -> None:
         inode = (tmp_path / LAUNCH_FILE).stat().st_ino
     with Journal(tmp_path, LAUNCH, "f0f0"):
         assert (tmp_path / LAUNCH_FILE).stat().st_ino != inode
+
+
+def test_the_counters_around_each_pass_are_kept(folder: Path) -> None:
+    """Both readings stand beside the pass, for whoever doubts a difference."""
+    lines = (folder / PASSES_FILE).read_text(encoding="utf-8").splitlines()
+    counters = json.loads(lines[0])["counters"]
+    assert counters["before"]["generation_tokens"] == 100
+    assert counters["after"]["generation_tokens"] == 356
