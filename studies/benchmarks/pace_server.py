@@ -1,6 +1,6 @@
 """A server that streams at a fixed pace, so cheaply that the client is what gets measured.
 
-    python studies/benchmarks/pace_server.py --rate 50 --cpu 1
+    python studies/benchmarks/pace_server.py --rate 50 --cpu 1 [--ttft-ms 100]
 
 It answers POST /v1/chat/completions in vLLM's wire format: the role chunk, one content chunk per
 token, the chunk with the final usage, [DONE]; with running usage if `continuous_usage_stats` asks
@@ -86,16 +86,20 @@ class Pace:
     """What all connections share."""
 
     period_s: float
+    ttft_s: float | None = None
+    """Of every request; None: from one to two periods, the streams out of step."""
     records: list[Record] = field(default_factory=list)
     asked: int = 0
 
-    def phase(self) -> float:
-        """Where in a period a request's tokens come: streams in lockstep would be too easy.
+    def first_token_s(self) -> float:
+        """When a request's first token comes: streams in lockstep would be too easy.
 
         A client that finds many chunks waiting reads them for one wake-up.
         """
+        if self.ttft_s is not None:
+            return self.ttft_s
         self.asked += 1
-        return self.asked * _GOLDEN % 1.0
+        return self.period_s * (1 + self.asked * _GOLDEN % 1.0)
 
 
 class Connection(asyncio.Protocol):
@@ -137,7 +141,7 @@ class Connection(asyncio.Protocol):
         self._record = Record(_text(ask["messages"][-1]["content"]), self._began)
         self._pace.records.append(self._record)
         self._writes = deque(reply(tokens, running=running))
-        self._due = self._loop.time() + self._pace.period_s * (1 + self._pace.phase())
+        self._due = self._loop.time() + self._pace.first_token_s()
         self._timer = self._loop.call_at(self._due, self._first)
 
     def _first(self) -> None:
@@ -180,9 +184,8 @@ def _text(content: Any) -> str:  # noqa: ANN401 - foreign JSON
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-async def serve(rate: float) -> None:
+async def serve(pace: Pace) -> None:
     """Listen on a free port of loopback, print it, and go on until killed."""
-    pace = Pace(1 / rate)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(pace), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -193,11 +196,12 @@ def main() -> None:
     """Pin to a core and serve."""
     parser = argparse.ArgumentParser(description="a server that streams at a fixed pace")
     parser.add_argument("--rate", type=float, default=50.0, help="tokens per second and stream")
+    parser.add_argument("--ttft-ms", type=float, help="of every request; else by the rate")
     parser.add_argument("--cpu", type=int, help="the core to stay on")
     args = parser.parse_args()
     if args.cpu is not None:
         os.sched_setaffinity(0, {args.cpu})
-    asyncio.run(serve(args.rate))
+    asyncio.run(serve(Pace(1 / args.rate, args.ttft_ms and args.ttft_ms / 1e3)))
 
 
 if __name__ == "__main__":

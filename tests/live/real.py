@@ -53,9 +53,13 @@ def demo() -> StudySpec:
 
 
 @contextmanager
-def serving(folder: Path, candidate: Candidate, k: int, *, live: bool) -> Iterator[Server]:
-    """The demo's target with a draft, started as the tuner starts it."""
+def serving(
+    folder: Path, candidate: Candidate | None, k: int, *, live: bool, **engine_args: JSON
+) -> Iterator[Server]:
+    """The demo's target, with a draft or plain, started as the tuner starts it."""
     spec = demo()
+    target = replace(spec.target, engine_args={**spec.target.engine_args, **engine_args})
+    spec = replace(spec, target=target)
     engine: Engine = find("engines", "vllm")
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "vllm.yaml"
