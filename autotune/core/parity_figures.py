@@ -136,6 +136,18 @@ def _above_the_ceiling(pair: Pair) -> str | None:
     return f"{speedup:.1f} times the baseline's speed at concurrency 1: K + 1 = {most} is the most"
 
 
+def _apart(pair: Pair) -> str | None:
+    """Passes whose replies took another time than their steps explain: the estimates disagree."""
+    known = [p.steps for p in pair.arm.passes if p.steps]
+    gaps = [abs(steps.unexplained) for steps in known if not steps.consistent]
+    if not gaps:
+        return None
+    return (
+        f"in {len(gaps)} of {len(pair.arm.passes)} passes replies took up to {max(gaps):.0%} more "
+        "or less time than their steps explain"
+    )
+
+
 def _learned(pair: Pair) -> str | None:
     if not pair.spec.candidate(pair.candidate).row.learns:
         return None
@@ -233,6 +245,12 @@ FIGURES = (
         what="preemptions",
         check=_preemptions,
         remedy="raise search.gpu_memory_utilization, or lower max_num_seqs",
+        per_level=True,
+    ),
+    Row(
+        what="steps and replies",
+        check=_apart,
+        remedy="stalls of host or client, which the speedup by steps leaves out",
         per_level=True,
     ),
     Row(what="learning", check=_learned, per_level=True),

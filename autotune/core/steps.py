@@ -31,6 +31,10 @@ GROUP = 12
 prefills, few enough that a hiccup of the host spoils one group only."""
 
 
+CONSISTENT = 0.10
+"""How far the decode time of the replies may be from what the steps explain, a share."""
+
+
 class Chunked(Protocol):
     """What is asked of a reply: its times in seconds on one clock, and its chunks' tokens."""
 
@@ -78,6 +82,21 @@ class StepStats:
     def seconds_of(self, output_tokens: float) -> float:
         """Seconds that a reply of so many tokens takes."""
         return self.first_token_s + (output_tokens - 1) * self.token_s
+
+    @property
+    def unexplained(self) -> float:
+        """By what share the replies' decode time exceeds what their tokens take by the step time.
+
+        The step time is robust, the replies' time is not: a stall is in the one and not in the
+        other. Where streams run empty at the end it is a little below 0.
+        """
+        total = sum(self.reply_tokens)
+        return sum(self.reply_s) / (total * self.token_s) - 1 if total else 0.0
+
+    @property
+    def consistent(self) -> bool:
+        """Whether replies and steps agree: both have the same text, so a stall tells them apart."""
+        return abs(self.unexplained) <= CONSISTENT
 
     def deviations(self, output_tokens: float) -> tuple[float, ...]:
         """By how much each reply is slower than the mean reply of its pass, as a share of the time

@@ -134,3 +134,16 @@ def test_deviations_are_those_of_the_text() -> None:
     # 20 and 40 steps for 40 tokens each: ten steps off the mean of thirty, in a time of 0.1 s
     # for the first token and thirty steps of 0.02 s.
     assert found[1] == pytest.approx(10 * 0.02 / (0.1 + 30 * 0.02))
+
+
+def test_a_pass_with_a_stall_is_told_from_a_steady_one() -> None:
+    """One step of a second among many of 20 ms: the replies took longer than steps explain."""
+    even = Reply([1] * 101)
+    stalled = [at + (1.0 if i > 50 else 0.0) for i, at in enumerate(even.chunk_s)]
+    steady = step_stats([even], 0, 1)
+    hit = step_stats([Timed(sent_s=1.0, chunk_s=stalled, chunk_tokens=[1] * 101)], 0, 1)
+    assert steady
+    assert steady.consistent
+    assert hit
+    assert not hit.consistent
+    assert hit.unexplained == pytest.approx(0.5)
