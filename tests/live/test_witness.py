@@ -241,6 +241,7 @@ def log_ratios(pairs: Sequence[Pair], figure: str) -> list[float]:
 def show(line: str) -> None:
     """For whoever runs this with -s, or after a failure."""
     sys.stdout.write(f"\n{line}")
+    sys.stdout.flush()
 
 
 @pytest.mark.parametrize("concurrency", REQUESTS)
