@@ -8,6 +8,9 @@ DEMO := studies/smollm2-135m
 RESULTS := $(DEMO)/results
 RECORDED := $(addprefix $(RESULTS)/,best-config.yaml vllm.yaml report.md run.log)
 ARGS ?=
+# The demo decodes in bfloat16 where the machine computes it, in float32 where it would only get by.
+COMPUTES_BF16 := $(shell command -v nvidia-smi || grep -oswE -m1 'avx512_bf16|amx_bf16' /proc/cpuinfo)
+export AUTOTUNE_DEMO_DTYPE ?= $(if $(COMPUTES_BF16),bfloat16,float32)
 # `autotune run` tells its verdict by its exit code; 3 (do not speculate) and 4 (tie) are answers, too.
 FINISHED := { code=$$?; [ $$code -eq 3 ] || [ $$code -eq 4 ] || exit $$code; }
 

@@ -41,7 +41,7 @@ class Prepared:
         """What to know before the first launch, each in one sentence."""
         spec = self.loaded.spec
         sampling = other_sampling(spec.workload.sampling, model_defaults(spec.target))
-        told = [*self.loaded.notes, *warnings(spec.workload, self.probe)]
+        told = [*self.loaded.notes, *warnings(spec.target, spec.workload, self.probe)]
         return [*told, sampling] if sampling else told
 
     @property

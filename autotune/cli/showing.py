@@ -193,7 +193,7 @@ def _trial_row(
         *head,
         *(level_figure(record.outcome, level) for level in levels),
         f"{profile.length:.2f}" if profile else "",
-        speedup.show() if speedup else "",
+        (speedup.show() if speedup else "") + (" pruned" if record.outcome.pruned else ""),
     ]
 
 

@@ -5,12 +5,17 @@ Rule: each is a fact that was seen (a build's with its version); it warns, it ne
 
 from collections.abc import Mapping
 
-from autotune.core.study import JSON, Sampling, Workload
+from autotune.core.study import JSON, Sampling, Target, Workload
 
 
-def warnings(workload: Workload, probe: Mapping[str, str]) -> list[str]:
-    """What this workload would run into, each in one sentence."""
-    told = (_broken_sampler(workload, probe), _forced(workload), _draft_not_adapted(workload))
+def warnings(target: Target, workload: Workload, probe: Mapping[str, str]) -> list[str]:
+    """What this target and workload would run into, each in one sentence."""
+    told = (
+        _broken_sampler(workload, probe),
+        _slow_bfloat16(target, probe),
+        _forced(workload),
+        _draft_not_adapted(workload),
+    )
     return [text for text in told if text]
 
 
@@ -23,6 +28,17 @@ def _broken_sampler(workload: Workload, probe: Mapping[str, str]) -> str | None:
             "the draft is worth: tune at temperature 0, or on another build"
         )
     return None
+
+
+def _slow_bfloat16(target: Target, probe: Mapping[str, str]) -> str | None:
+    device = probe.get("device", "")
+    bf16 = target.engine_args.get("dtype") == "bfloat16"
+    if not bf16 or not device.startswith("cpu:") or device.endswith("_bf16"):
+        return None
+    return (
+        f"this machine ({device}) has no bfloat16 instructions: vLLM gets by without them, and "
+        "steps of several sequences take many times as long as in float32: set engine_args.dtype to it"
+    )
 
 
 def _forced(workload: Workload) -> str | None:

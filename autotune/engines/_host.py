@@ -14,11 +14,16 @@ import psutil
 
 from autotune.core.host import HostLoad
 
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
+
 
 def device_name() -> str:
-    """`NVIDIA H200`, or `cpu: AMD EPYC, 2 cores`."""
+    """`NVIDIA H200`, or `cpu: AMD EPYC, 2 cores, avx512_bf16`.
+
+    The instructions are part of it: machines of one name differ by factors for the lack of them.
+    """
     gpu = _nvidia("name")
-    return gpu or f"cpu: {_cpu_model()}, {psutil.cpu_count()} cores"
+    return gpu or f"cpu: {_cpu_model()}, {psutil.cpu_count()} cores, {_instructions()}"
 
 
 def driver_version() -> str:
@@ -122,7 +127,17 @@ def _query(fields: str) -> list[str]:
 
 @functools.cache
 def _cpu_model() -> str:
+    return _cpuinfo("model name") or "unknown"
+
+
+def _instructions() -> str:
+    """The widest of the instruction sets that vLLM's CPU kernels tell apart."""
+    flags = _cpuinfo("flags").split()
+    return next((name for name in INSTRUCTIONS if name in flags), "no vector instructions known")
+
+
+def _cpuinfo(key: str) -> str:
+    """What /proc/cpuinfo says of the first core; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown"
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith(key)), "")

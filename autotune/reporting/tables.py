@@ -176,6 +176,9 @@ def _outcome(group: Sequence[Record]) -> str:
     causes = sorted({r.outcome.cause.value for r in group if isinstance(r.outcome, Failure)})
     words = [f"{total - invalid} valid passes"] if total else []
     words += [f"{invalid} invalid"] if invalid else []
+    pruned = [r for r in group if r.measurement and r.measurement.pruned]
+    ks = ", ".join(str(r.trial.num_speculative_tokens) for r in pruned)
+    words += [f"stopped early at K = {ks}"] if ks else []
     return ", ".join([*words, *causes])
 
 

@@ -88,6 +88,8 @@ def tags(record: Record, host: str) -> dict[str, str]:
     if isinstance(record.outcome, Failure):
         known |= {"cause": record.outcome.cause.value, "remedy": record.outcome.remedy}
         known |= {"detail": record.outcome.detail}
+    elif record.outcome.pruned:
+        known |= {"pruned": record.outcome.pruned}
     return {name: cut(text) for name, text in known.items() if text}
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "results" / "records.jsonl"
 CANDIDATE = "eagle"
 K = 2
-LIVE_KS = (0, 1, 2, 3)
+LIVE_KS = (0, 1, 2)
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 

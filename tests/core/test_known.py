@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.known import other_sampling, warnings
-from autotune.core.study import Sampling
+from autotune.core.study import Sampling, Target
 from tests.builders import make_workload
+
+TARGET = Target(model="/models/t", engine_args={"dtype": "bfloat16"})
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ def test_sampling_on_the_cpu_build_is_told(
     temperature: float, package: str, version: str, *, told: bool
 ) -> None:
     """A useless draft and a broken sampler look alike in the numbers, so the user hears first."""
-    found = warnings(make_workload(temperature=temperature), {package: version})
+    found = warnings(TARGET, make_workload(temperature=temperature), {package: version})
     assert bool(found) is told
     assert not told or "temperature 0" in found[0]
 
@@ -45,12 +47,29 @@ def test_sampling_like_the_models_default_is_not_told(defaults: dict[str, float]
 
 def test_forced_continuation_is_told() -> None:
     """Replies that go on after their end are drafted with another success."""
-    (told,) = warnings(replace(make_workload(), ignore_eos=True), {})
+    (told,) = warnings(TARGET, replace(make_workload(), ignore_eos=True), {})
     assert told.startswith("ignore_eos goes on after the end of the reply")
 
 
 def test_a_draft_without_the_adapter_is_told() -> None:
     """Requests name the adapter, the draft was made for the model below it."""
-    (told,) = warnings(replace(make_workload(), lora="sql"), {})
+    (told,) = warnings(TARGET, replace(make_workload(), lora="sql"), {})
     assert "LoRA adapter 'sql'" in told
     assert "target without it" in told
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "told"),
+    [
+        ("cpu: AMD EPYC, 2 cores, avx2", "bfloat16", True),
+        ("cpu: AMD EPYC, 2 cores, avx2", "float32", False),
+        ("cpu: AMD EPYC, 2 cores, avx512_bf16", "bfloat16", False),
+        ("NVIDIA H200", "bfloat16", False),
+    ],
+)
+def test_bfloat16_on_a_cpu_that_has_none_is_told(device: str, dtype: str, *, told: bool) -> None:
+    """It works and is many times as slow: who tunes there hears of float32 first."""
+    target = Target(model="/models/t", engine_args={"dtype": dtype})
+    found = warnings(target, make_workload(), {"device": device})
+    assert bool(found) is told
+    assert not told or "float32" in found[0]

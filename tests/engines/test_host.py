@@ -82,6 +82,16 @@ def test_the_gpus_of_others_do_not_count(gpus: Gpus, visible: str, free: tuple[i
     assert _host.free_memory(visible) == tuple(mib * MIB for mib in free)
 
 
+def test_a_cpu_is_named_with_its_instructions() -> None:
+    """Machines of one name differ by factors: results of the one are not those of the other."""
+    _host._nvidia.cache_clear()
+    if _host.device_name().startswith("cpu"):
+        assert _host.device_name().split(", ")[-1] in (
+            *_host.INSTRUCTIONS,
+            "no vector instructions known",
+        )
+
+
 def test_a_cpu_has_one_memory() -> None:
     """RAM that is available, where no GPU is."""
     _host._nvidia.cache_clear()
