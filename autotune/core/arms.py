@@ -31,9 +31,28 @@ class Arm:
         found = self.passes(concurrency)
         return math.exp(fmean(fmean(p.log_throughput for p in found[b]) for b in blocks))
 
-    def launches(self, concurrency: int) -> int:
-        """How many launches measured this level."""
-        return sum(1 for r in self.records if r.measurement and r.measurement.at(concurrency))
+    def launches(self, concurrency: int, blocks: Collection[int]) -> float:
+        """How many launches its mean over these blocks is worth.
+
+        Blocks count alike, and in each its launches: one that ran a single block of many is worth
+        next to nothing (the inverse of the sum of squared weights).
+        """
+        weights: dict[str, float] = defaultdict(float)
+        ran = {
+            r.launch_id: {p.block for p in r.measurement.at(concurrency)}
+            for r in self.records
+            if r.measurement
+        }
+        for block in blocks:
+            mine = [launch for launch, has in ran.items() if block in has]
+            for launch in mine:
+                weights[launch] += 1 / len(mine) / len(blocks)
+        return 1 / sum(weight**2 for weight in weights.values()) if weights else 0.0
+
+    @property
+    def launch_ids(self) -> frozenset[str]:
+        """The launches that it was measured in."""
+        return frozenset(r.launch_id for r in self.records)
 
 
 def arms(records: Iterable[Record]) -> dict[tuple[str, int], Arm]:

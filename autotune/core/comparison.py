@@ -10,7 +10,7 @@ both arms on the same prompts, so a block of four requests tells four times, not
 the pass effect of the study (core/noise.py).
 
 Rules: only blocks that both arms ran; several launches of one arm are averaged first. A level goes
-by steps wherever it can: that estimate is the narrower one, and at more than one stream the only
+by steps where every point of it has them: that estimate is the narrower one, and at more than one stream the only
 unbiased one. To take the narrower of the two case by case would pick those that are too narrow by
 chance: on the model of studies/benchmarks such intervals of 95 % cover the truth in 83 to 88 of
 100 studies.
@@ -71,6 +71,13 @@ class Comparer:
         pair = self.compare(one, other, concurrency)
         return pair.chosen(by_steps=self.by_steps[concurrency]) if pair else None
 
+    def tie(self, one: Point, other: Point, levels: Sequence[Level]) -> Estimate | None:
+        """The mean over the levels for two points that may be of one launch, or of several."""
+        estimate = self.over_levels(one, other, levels)
+        if estimate is None or self.found[one].launch_ids & self.found[other].launch_ids:
+            return estimate
+        return self.noise.launch.on(estimate, 1, 1)
+
     def over_levels(self, one: Point, other: Point, levels: Sequence[Level]) -> Estimate | None:
         """The weighted mean over these levels; None where one of them is missing."""
         parts = [self.estimate(one, other, lv.concurrency) for lv in levels]
@@ -119,7 +126,7 @@ def _by_steps(
         if any(p.request_rate is not None for p in (*mine, *theirs)):
             return None  # what waits in a queue is no step
         shapes = {len(s.reply_tokens) for s in (*ours, *others)}
-        if len(ours) < len(mine) or len(others) < len(theirs) or len(shapes) != 1:
+        if len(ours) < len(mine) or len(others) < len(theirs) or len(shapes) != 1 or 0 in shapes:
             return None
         tokens = fmean(p.output_tokens / p.requests for p in (*mine, *theirs))
         means.append(_log_seconds(others, tokens) - _log_seconds(ours, tokens))

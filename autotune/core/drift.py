@@ -1,7 +1,7 @@
 """Whether the machine kept its pace: within a launch, and between the launches of the baseline.
 
-Rules: only plain steps are looked at (K = 0), whose speed owes nothing to the text; what is called
-drift is beyond what equal passes and equal launches differ by; a confirmation whose baselines
+Rules: only plain steps without a prefill are looked at (K = 0), whose time owes next to nothing to
+the prompts; what is called drift is beyond what equal passes and equal launches differ by; a confirmation whose baselines
 differ that much is measured once more.
 """
 
@@ -16,10 +16,12 @@ from scipy.special import fdtr, stdtrit
 
 from autotune.core.noise import PRIOR_DOF, PRIOR_SD, LaunchEffect
 from autotune.core.statistics import Estimate, Interval
-from autotune.core.trial import BASELINE, Record, Stage
+from autotune.core.trial import BASELINE, Pass, Record, Stage
 
 SURE = 0.99
-"""Confidence of what is called drift: a study has many launches to be wrong about."""
+"""Confidence of what is called drift in a launch: a study has many launches to be wrong about."""
+SURE_BETWEEN = 0.95
+"""Of what is called drift of the baseline, or a restless confirmation: there is one of each."""
 NOTABLE = 0.03
 """Changes of less than this are not told, however sure."""
 
@@ -30,7 +32,7 @@ class Drift:
 
     where: str
     change: Interval
-    """Speed at the end over speed at the start, with the interval of `SURE`."""
+    """Speed at the end over speed at the start, with its interval."""
 
     def told(self) -> str:
         """`launch 004: plain steps were 0.93x [0.91, 0.95] as fast at its end as at its start`."""
@@ -55,7 +57,7 @@ def restless(records: Sequence[Record]) -> bool:
     if len(means) < 2:  # noqa: PLR2004 - two are the least that can differ
         return False
     ratio = float(np.var(means, ddof=1)) / PRIOR_SD**2
-    return float(fdtr(len(means) - 1, PRIOR_DOF, ratio)) > SURE
+    return float(fdtr(len(means) - 1, PRIOR_DOF, ratio)) > SURE_BETWEEN
 
 
 def _launches(records: Sequence[Record]) -> Iterator[list[Record]]:
@@ -69,11 +71,11 @@ def _launches(records: Sequence[Record]) -> Iterator[list[Record]]:
 def _within(launch: Sequence[Record]) -> Drift | None:
     """A straight line through the log pace of the passes, each level with a height of its own."""
     passes = [
-        (p.concurrency, p.started_s, -math.log(p.steps.step_s))
+        (p.concurrency, p.started_s, pace)
         for r in launch
         if r.measurement
         for p in r.measurement.passes
-        if p.steps and not p.invalid
+        if (pace := _log_steps(p)) is not None
     ]
     levels = sorted({c for c, _, _ in passes})
     dof = len(passes) - len(levels) - 1
@@ -87,7 +89,7 @@ def _within(launch: Sequence[Record]) -> Drift | None:
     scatter = float(np.sum((values - design @ fitted) ** 2)) / dof
     variance = scatter * float(np.linalg.pinv(design.T @ design)[-1, -1])
     estimate = Estimate(mean=float(fitted[-1]), variance=variance, dof=dof, n=len(passes))
-    return _notable(f"launch {launch[0].launch_id}", estimate)
+    return _notable(f"launch {launch[0].launch_id}", estimate, SURE)
 
 
 def _between(records: Sequence[Record], effect: LaunchEffect) -> Drift | None:
@@ -99,20 +101,28 @@ def _between(records: Sequence[Record], effect: LaunchEffect) -> Drift | None:
     if not old or not new:
         return None
     still = Estimate(mean=fmean(new) - fmean(old), variance=1e-12, dof=1e6, n=len(new))
-    return _notable("the baseline over the study", effect.on(still, len(new), len(old)))
+    moved = effect.on(still, len(new), len(old))
+    return _notable("the baseline over the study", moved, SURE_BETWEEN)
 
 
 def _pace(record: Record) -> float | None:
     """Mean log of plain steps per second over the levels; None without step times."""
     by_level: dict[int, list[float]] = defaultdict(list)
     for p in record.measurement.passes if record.measurement else ():
-        if p.steps and not p.invalid:
-            by_level[p.concurrency].append(-math.log(p.steps.step_s))
+        if (pace := _log_steps(p)) is not None:
+            by_level[p.concurrency].append(pace)
     return fmean(fmean(values) for values in by_level.values()) if by_level else None
 
 
-def _notable(where: str, estimate: Estimate) -> Drift | None:
-    spread = float(stdtrit(estimate.dof, (1 + SURE) / 2)) * math.sqrt(estimate.variance)
+def _log_steps(measured: Pass) -> float | None:
+    """Log of pure decode steps per second; None at a request rate, where the batch varies."""
+    if measured.invalid or measured.request_rate is not None or measured.steps is None:
+        return None
+    return -math.log(measured.steps.decode_step_s or measured.steps.step_s)
+
+
+def _notable(where: str, estimate: Estimate, sure: float) -> Drift | None:
+    spread = float(stdtrit(estimate.dof, (1 + sure) / 2)) * math.sqrt(estimate.variance)
     low, high = estimate.mean - spread, estimate.mean + spread
     if abs(estimate.mean) < NOTABLE or low <= 0.0 <= high:
         return None

@@ -1,6 +1,7 @@
 """The evidence for a finalist: what was measured at each level, winner against baseline.
 
-Rule: both figures of a pair come from the same blocks; nothing is derived that was not measured.
+Rule: throughputs and speedups of a pair come from the same blocks, latencies and acceptance from
+all passes of each arm; nothing is derived that was not measured.
 """
 
 import math

@@ -27,7 +27,7 @@ class LaunchEffect:
     launches: int
     """How many launches of this study went into it, beyond the prior."""
 
-    def on(self, estimate: Estimate, launches: int, baselines: int) -> Estimate:
+    def on(self, estimate: Estimate, launches: float, baselines: float) -> Estimate:
         """Add the launch effect to an estimate that compares launches with baseline launches."""
         variance = self.sd**2 * (1 / launches + 1 / baselines)
         return estimate.plus_variance(variance, self.dof)
@@ -53,7 +53,9 @@ class PassEffect:
         return estimate.plus_variance(self.sd**2 * (1 / passes + 1 / others), self.dof)
 
 
-PASS_PRIOR_SD = 0.015
+# Prior of the pass effect: the recorded demo's passes without speculation differ by 2.5 % at
+# concurrency 1 and 1.5 % at 4 (studies/benchmarks/fitting.py on studies/smollm2-135m/results).
+PASS_PRIOR_SD = 0.02
 PASS_PRIOR_DOF = 4.0
 
 
@@ -143,30 +145,34 @@ def _log(measured: Pass, tokens: float) -> float:
 def equal_launches(records: Sequence[Record], levels: Sequence[Level]) -> list[list[float]]:
     """The mean log speeds of every group of equal launches.
 
-    Equal means: same point, same prompts, both live or both static. The levels of one launch share
-    its effect: their mean is one observation, not several.
+    Equal means: same candidate, same prompts, and the same K or both live. The levels and the K of
+    one launch share its effect: their mean is one observation, not several.
     """
-    groups: dict[tuple[str, bool, str, int], list[Record]] = defaultdict(list)
+    groups: dict[tuple[str, str, int | None], dict[str, list[Record]]] = defaultdict(dict)
     for r in records:
         if r.measurement is not None:
-            trial = r.trial
-            key = (trial.candidate, trial.live, trial.stage.prompts, trial.num_speculative_tokens)
-            groups[key].append(r)
-    return [_launch_means(group, levels) for group in groups.values()]
+            k = None if r.trial.live else r.trial.num_speculative_tokens
+            launches = groups[r.trial.candidate, r.trial.stage.prompts, k]
+            launches.setdefault(r.launch_id, []).append(r)
+    return [_launch_means(list(group.values()), levels) for group in groups.values()]
 
 
-def _launch_means(records: Sequence[Record], levels: Sequence[Level]) -> list[float]:
-    """Each launch's mean log speed over the blocks and levels that all of them ran."""
+def _launch_means(launches: Sequence[Sequence[Record]], levels: Sequence[Level]) -> list[float]:
+    """Each launch's mean log speed over what all of them ran: levels alike, K and blocks alike."""
     per_level = []
     for level in levels:
-        parts = [_blocks(r, level.concurrency) for r in records]
+        parts = [_passes(launch, level.concurrency) for launch in launches]
         shared = set.intersection(*(set(p) for p in parts))
         if shared:
-            per_level.append([sum(p[b] for b in shared) / len(shared) for p in parts])
+            per_level.append([sum(p[key] for key in shared) / len(shared) for p in parts])
     return [sum(means) / len(means) for means in zip(*per_level, strict=True)]
 
 
-def _blocks(record: Record, concurrency: int) -> Mapping[int, float]:
-    """Log speed of each valid block."""
-    passes = record.measurement.at(concurrency) if record.measurement else ()
-    return {p.block: p.log_speed for p in passes}
+def _passes(launch: Sequence[Record], concurrency: int) -> Mapping[tuple[int, int], float]:
+    """Log speed of each valid pass of a launch, by K and block."""
+    return {
+        (p.num_speculative_tokens, p.block): p.log_speed
+        for r in launch
+        if r.measurement
+        for p in r.measurement.at(concurrency)
+    }

@@ -5,7 +5,6 @@ Rules: a check names its numbers, and a figure that nobody counted gives no doub
 explained is a remark with its explanation.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -138,7 +137,7 @@ def _above_the_ceiling(pair: Pair) -> str | None:
 
 def _apart(pair: Pair) -> str | None:
     """Passes whose replies took another time than their steps explain: the estimates disagree."""
-    known = [p.steps for p in pair.arm.passes if p.steps]
+    known = [p.steps for p in pair.arm.passes if p.steps and p.request_rate is None]
     gaps = [abs(steps.unexplained) for steps in known if not steps.consistent]
     if not gaps:
         return None
@@ -168,9 +167,10 @@ def _series(values: Sequence[float]) -> str:
 
 
 def _rises(values: Sequence[float]) -> bool:
-    """Whether each is larger than the one before, and the halves differ by more than `TREND`."""
+    """Whether the second half lies above the first, all of it, and by more than `TREND`."""
+    half = len(values) // 2
     first, second = _halves(values)
-    return second / first - 1 > TREND and all(a < b for a, b in itertools.pairwise(values))
+    return second / first - 1 > TREND and max(values[:half]) < min(values[-half:])
 
 
 def _halves(values: Sequence[float]) -> tuple[float, float]:

@@ -207,8 +207,6 @@ def _enough(
 
 def _ample(spec: StudySpec, stage: Stage, measured: Measurement) -> bool:
     """Whether it has `min_blocks` at every level, or what the time of its launch allowed."""
-    if measured.pruned:
-        return True
     least = spec.search.min_blocks
     attempted = {(p.concurrency, p.block) for p in measured.passes}
     valid = {(p.concurrency, p.block) for p in measured.passes if not p.invalid}

@@ -68,8 +68,7 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
 
     Who failed, or broke a constraint, when launched as it would be deployed is out.
     """
-    noise = noise_of(records, spec.workload.levels)
-    found = curves(spec, of_stage(records, confirm=False), noise)
+    found = _search_curves(spec, records)
     out = _ruled_out(spec, records)
     overall = [
         c
@@ -95,6 +94,12 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
         )
         for c in (*close, *rest)
     ]
+
+
+def _search_curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
+    """The curves of the search, with its own noise: no confirmation may move the knee it is for."""
+    searched = of_stage(records, confirm=False)
+    return curves(spec, searched, noise_of(searched, spec.workload.levels))
 
 
 def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, int], str]:
@@ -142,7 +147,7 @@ def hopeless(spec: StudySpec, finalist: Finalist) -> bool:
 def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     """The answer that these records allow, whatever is still missing."""
     noise = noise_of(records, spec.workload.levels)
-    search = curves(spec, of_stage(records, confirm=False), noise)
+    search = _search_curves(spec, records)
     confirm_records = of_stage(records, confirm=True)
     confirmation = curves(spec, confirm_records, noise)
     ranked = finalists(spec, records)
@@ -269,7 +274,7 @@ def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -
         f"throughputs, {point.by_throughput.show()}, disagree beyond their intervals: passes with "
         "idle ends or hiccups; more requests_per_stream make them longer"
         for c, point in points
-        if point.by_steps and not _agree(point.by_steps, point.by_throughput)
+        if point.by_steps and point.estimates_apart
     ]
 
 

@@ -36,6 +36,9 @@ class Point:
     """The same on logarithms, without the launch effect."""
     by_throughput: Interval
     by_steps: Interval | None
+    """None where the level goes by throughput."""
+    estimates_apart: bool
+    """Whether the two disagree beyond their intervals, the launch effect apart: it is the same."""
     bootstrapped: Interval | None
     """The throughput estimate again, without the launch effect and without assuming a t."""
     throughput: float
@@ -117,18 +120,22 @@ def curves(spec: StudySpec, records: Sequence[Record], noise: Noise) -> tuple[Sp
 
 def violations(spec: StudySpec, point: Point, concurrency: int) -> list[str]:
     """The constraints that a point breaks at one level, with the figures; such a K cannot win."""
-    if point.latencies is None:
+    return [
+        f"K = {point.num_speculative_tokens} at concurrency {concurrency}: {text}"
+        for text in broken(spec, point.latencies)
+    ]
+
+
+def broken(spec: StudySpec, latencies: Latencies | None) -> list[str]:
+    """The constraints that these latencies break; nothing is known to be broken without any."""
+    if latencies is None:
         return []
-    broken = []
-    for constraint in spec.objective.constraints:
-        value = getattr(point.latencies, constraint.metric)
-        if value > constraint.upper:
-            broken.append(
-                f"K = {point.num_speculative_tokens} at concurrency {concurrency}: "
-                f"{constraint.metric} is {value:.1f}{point.latencies.remark(constraint.metric)}, "
-                f"the constraint {constraint.upper:g}"
-            )
-    return broken
+    values = [(c, getattr(latencies, c.metric)) for c in spec.objective.constraints]
+    return [
+        f"{c.metric} is {value:.1f}{latencies.remark(c.metric)}, the constraint {c.upper:g}"
+        for c, value in values
+        if value > c.upper
+    ]
 
 
 def _curve(
@@ -145,7 +152,7 @@ def _curve(
     def tied(k: int, best: int) -> bool:
         if k == best:
             return True
-        estimate = found.over_levels((name, k), (name, best), chosen)
+        estimate = found.tie((name, k), (name, best), chosen)
         if estimate is None:
             return False
         interval = estimate.interval()
@@ -195,20 +202,21 @@ def _point(
     arm, baseline = found.found[key], found.found[PLAIN]
     shared = arm.passes(shown).keys() & baseline.passes(shown).keys()
     weights = [lv.weight for lv in levels]
-    launches = arm.launches(shown), baseline.launches(shown)
+    launches = arm.launches(shown, shared), baseline.launches(shown, shared)
     raw = weighted([pair.throughput for pair in known], weights)
-    steps = [pair.steps for pair in known if pair.steps is not None]
+    steps = weighted([pair.chosen(by_steps=True) for pair in known], weights)
+    by_steps = all(
+        found.by_steps[lv.concurrency] and pair.steps
+        for pair, lv in zip(known, levels, strict=True)
+    )
     passes = _valid(arm, [lv.concurrency for lv in levels])
     return Point(
         num_speculative_tokens=key[1],
         speedup=found.noise.launch.on(estimate, *launches).interval(),
         estimate=estimate,
         by_throughput=found.noise.launch.on(raw, *launches).interval(),
-        by_steps=(
-            found.noise.launch.on(weighted(steps, weights), *launches).interval()
-            if len(steps) == len(levels)
-            else None
-        ),
+        by_steps=found.noise.launch.on(steps, *launches).interval() if by_steps else None,
+        estimates_apart=by_steps and abs(steps.mean - raw.mean) > steps.margin + raw.margin,
         bootstrapped=bootstrap(known[0].log_ratios) if len(levels) == 1 else None,
         throughput=arm.throughput(shown, shared),
         baseline_throughput=baseline.throughput(shown, shared),

@@ -31,6 +31,8 @@ GROUP = 12
 prefills, few enough that a hiccup of the host spoils one group only."""
 
 
+MERGED = 0.05
+"""Share of merged chunks above which steps are not believed: smaller merges pass for steps."""
 CONSISTENT = 0.10
 """How far the decode time of the replies may be from what the steps explain, a share."""
 
@@ -64,6 +66,8 @@ class StepStats:
     """Seconds per step, those that carry another request's prefill included."""
     first_token_s: float
     """Mean seconds to the first token."""
+    decode_step_s: float = 0.0
+    """Seconds per step without any prefill, while every stream is busy; 0 when there was none."""
     reply_tokens: tuple[int, ...] = ()
     """Tokens of each reply after its first chunk, in the order of the requests."""
     reply_s: tuple[float, ...] = ()
@@ -122,31 +126,43 @@ class StepStats:
 def step_stats(
     replies: Iterable[Chunked], num_speculative_tokens: int, concurrency: int
 ) -> StepStats | None:
-    """The steps of a pass; None when its replies have fewer gaps than one group."""
+    """The steps of a pass; None when they cannot be told.
+
+    That is so with fewer gaps than one group, where chunks come merged or in one burst (a proxy in
+    between, a client that was late), and where more than `MERGED` of them are.
+    """
     good = [r for r in replies if r.error is None and r.chunk_s]
     found = [gap for reply in good for gap in _gaps(reply)]
     gaps = [gap for gap in found if gap.tokens <= num_speculative_tokens + 1]
-    if len(gaps) < GROUP:
+    merged = len(found) - len(gaps)
+    if len(gaps) < GROUP or merged > MERGED * len(found):
+        return None
+    step_s, decode_step_s = _step_s(gaps, _prefills(good), _tail_s(good, concurrency))
+    if step_s <= 0:
         return None
     return StepStats(
         tokens=sum(gap.tokens for gap in gaps),
         steps=len(gaps),
-        merged=len(found) - len(gaps),
-        step_s=_step_s(gaps, _prefills(good), _tail_s(good, concurrency)),
+        merged=merged,
+        step_s=step_s,
         first_token_s=statistics.fmean(r.chunk_s[0] - r.sent_s for r in good),
+        decode_step_s=decode_step_s,
         reply_tokens=tuple(sum(r.chunk_tokens[1:]) for r in good),
         reply_s=tuple(round(r.chunk_s[-1] - r.chunk_s[0], 6) for r in good),
     )
 
 
-def _step_s(gaps: Sequence["_Gap"], prefills: "_Spans", tail_s: float) -> float:
-    """The mean step: robust over pure decode steps, plain over those that carry a prefill."""
+def _step_s(gaps: Sequence["_Gap"], prefills: "_Spans", tail_s: float) -> tuple[float, float]:
+    """The mean step, and the one without prefill.
+
+    The mean is robust over pure decode steps, and plain over those that carry a prefill.
+    """
     carrying = [gap.seconds for gap in gaps if prefills.meet(gap.since, gap.until)]
     pure = [gap for gap in gaps if not prefills.meet(gap.since, gap.until)]
     full = [gap.seconds for gap in pure if gap.until <= tail_s]
     measured = full if len(full) >= GROUP else [gap.seconds for gap in pure]
-    decode = len(pure) * median_of_means(measured, GROUP) if pure else 0.0
-    return (decode + sum(carrying)) / len(gaps)
+    decode = median_of_means(measured, GROUP) if pure else 0.0
+    return (len(pure) * decode + sum(carrying)) / len(gaps), decode
 
 
 def median_of_means(values: Sequence[float], group: int) -> float:

@@ -1,6 +1,7 @@
 """When measuring may stop: a K is beaten or known, a candidate cannot win, a draft is useless.
 
-Rules: nothing is stopped before every K has `min_blocks`; who is within the tolerance of the best
+Rules: nothing is stopped before it and its rival have `min_blocks` valid blocks in common; a rival
+is a fair comparison that keeps the constraints; who is within the tolerance of the best
 is never called beaten. A test that is looked at after every block errs more often than its level
 says, so the error is spent: each look at each rival gets an equal share of `ERROR`, and the shares
 add up to it whatever the looks have in common (Bonferroni; Jennison and Turnbull, Group Sequential
@@ -15,8 +16,11 @@ from scipy.special import stdtrit
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.arms import arms
-from autotune.core.comparison import PLAIN, Comparer, comparer
+from autotune.core.comparison import PLAIN, Comparer, Point, comparer
+from autotune.core.latency import pooled_latencies
 from autotune.core.noise import Noise
+from autotune.core.parity import fair
+from autotune.core.speedup import broken
 from autotune.core.statistics import Estimate
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Launch, Measurement, Pass, Record, Stage
@@ -73,8 +77,13 @@ class State:
             for r in self.known
             if r.trial.stage is not Stage.CONFIRM and r.trial.candidate != self.launch.name
         ]
-        levels = self.spec.workload.levels
-        return comparer(arms([*before, *mine]), levels, self.noise)
+        everything = fair(self.spec, [*before, *mine])
+        return comparer(arms(everything), self.spec.workload.levels, self.noise)
+
+    def least(self, level: Level) -> int:
+        """Valid blocks below which nothing is stopped at a level."""
+        there = self.spec.workload.blocks(self.launch.stage.prompts, level.concurrency)
+        return min(self.spec.search.min_blocks, there)
 
 
 def useless(counters: SpecCounters) -> bool:
@@ -88,30 +97,31 @@ def settle(state: State, level: Level, active: Sequence[int], looks: int) -> lis
     `looks` is how often this will have been asked at the most. K = 0 is no rival: live K = 0 is the
     drift reference, it ends with the last K.
     """
-    rivals = [k for k in active if k > 0]
-    if len(rivals) == 0:
+    found, name, c = state.comparer, state.launch.name, level.concurrency
+    rivals = [k for k in active if k > 0 and found.found[name, k].passes(c)]
+    best = _leader(state, found, [k for k in rivals if _allowed(state, found, (name, k), level)], c)
+    if best is None:
         return []
-    found, name = state.comparer, state.launch.name
-    c = level.concurrency
-    best = _leader(found, name, rivals, c)
     share = ERROR / (looks * max(len(state.launch.num_speculative_tokens) - 1, 1))
-    pairs = {k: found.estimate((name, k), (name, best), c) for k in rivals if k != best}
     tolerance = state.spec.objective.tolerance
+    pairs = {k: found.estimate((name, k), (name, best), c) for k in rivals if k != best}
     stopped = [
         _beaten(k, best, c, estimate)
         for k, estimate in pairs.items()
-        if estimate and is_below(estimate, math.log1p(-tolerance), share)
+        if estimate and estimate.n >= state.least(level)
+        if is_below(estimate, math.log1p(-tolerance), share)
     ]
-    left = [e for k, e in pairs.items() if k not in {s.num_speculative_tokens for s in stopped}]
-    over_plain = found.estimate((name, best), PLAIN, c)
-    enough = [*left, over_plain]
-    if all(e is not None and e.margin <= tolerance for e in enough):
-        why = f"its interval is within the tolerance of {tolerance:.0%}"
-        known = [k for k in rivals if k not in {s.num_speculative_tokens for s in stopped}]
-        stopped += [
-            Stopped(num_speculative_tokens=k, concurrency=c, beaten=False, why=why) for k in known
-        ]
-    return stopped
+    out = {s.num_speculative_tokens for s in stopped}
+    left = [estimate for k, estimate in pairs.items() if k not in out]
+    enough = [*left, found.estimate((name, best), PLAIN, c)]
+    if any(e is None or e.margin > tolerance or e.n < state.least(level) for e in enough):
+        return stopped
+    why = f"its interval is within the tolerance of {tolerance:.0%}"
+    return stopped + [
+        Stopped(num_speculative_tokens=k, concurrency=c, beaten=False, why=why)
+        for k in rivals
+        if k not in out
+    ]
 
 
 def cannot_win(state: State, looks: int) -> str | None:
@@ -127,8 +137,11 @@ def cannot_win(state: State, looks: int) -> str | None:
     if champion is not None:
         rivals.append((champion, math.log1p(-spec.objective.tolerance)))
     share = ERROR / (looks * len(rivals))
+    least = min(state.least(level) for level in spec.workload.levels)
     for rival, bar in rivals:
         estimates = [found.over_levels((name, k), rival, spec.workload.levels) for k in ks]
+        if any(e is not None and e.n < least for e in estimates):
+            continue
         with_launch = [state.noise.launch.on(e, 1, 1) for e in estimates if e is not None]
         if len(with_launch) == len(ks) and all(is_below(e, bar, share) for e in with_launch):
             best = max(with_launch, key=lambda e: e.mean).interval().show()
@@ -146,9 +159,18 @@ def is_below(estimate: Estimate, bar: float, error: float) -> bool:
     )
 
 
-def _leader(found: Comparer, name: str, ks: Sequence[int], concurrency: int) -> int:
-    """The K with the best mean over the smallest one; the smallest of equals."""
-    first = min(ks)
+def _allowed(state: State, found: Comparer, point: Point, level: Level) -> bool:
+    """Whether what is known of a point keeps every constraint at this level."""
+    passes = [p for block in found.found[point].passes(level.concurrency).values() for p in block]
+    latencies = pooled_latencies(p.times for p in passes)
+    return not broken(state.spec, latencies)
+
+
+def _leader(state: State, found: Comparer, ks: Sequence[int], concurrency: int) -> int | None:
+    """The K with the best mean over the smallest one; the smallest of equals, None of none."""
+    if not ks:
+        return None
+    first, name = min(ks), state.launch.name
     means: Mapping[int, float] = {
         k: estimate.mean
         for k in ks
@@ -163,6 +185,7 @@ def _champion(state: State, found: Comparer) -> tuple[str, int] | None:
         point: estimate.mean
         for point in found.found
         if point[0] not in (state.launch.name, PLAIN[0]) and point[1] > 0
+        if all(_allowed(state, found, point, level) for level in state.spec.workload.levels)
         if (estimate := found.over_levels(point, PLAIN, state.spec.workload.levels)) is not None
     }
     return max(others, key=lambda point: others[point]) if others else None

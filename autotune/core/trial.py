@@ -199,7 +199,9 @@ class Measurement:
         kept = tuple(
             p for p in self.passes if rates.get(p.concurrency, p.request_rate) == p.request_rate
         )
-        return self if kept == self.passes else replace(self, passes=kept, cut_short=True)
+        if kept == self.passes:
+            return self
+        return replace(self, passes=kept, cut_short=True, pruned=None)
 
     @property
     def spec(self) -> SpecCounters | None:

@@ -15,6 +15,7 @@ from autotune.core.buckets import EDGES
 from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
 from autotune.core.noise import noise_of
+from autotune.core.parity import fair
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points
@@ -206,7 +207,7 @@ def _speedups(
     ]
     noise = noise_of([*known, record], spec.workload.levels)
     name = f"{_speedup_name(level.request_rate)}.c{level.concurrency}"
-    points = level_points(spec, [*baselines, record], level.concurrency, noise)
+    points = level_points(spec, fair(spec, [*baselines, record]), level.concurrency, noise)
     return [
         value
         for point in points.get(trial.candidate, ())

@@ -78,7 +78,7 @@ class Rounds:
         )
 
     def _stop(self) -> None:
-        """Look at what is known; launches of one K are measured to the end."""
+        """Look at what is known; baseline and confirmation are measured to the end."""
         if self.launch.stage is not Stage.SCREEN:
             return
         everything = [*self.known, *State.records(self.launch, self.passes)]

@@ -1,8 +1,8 @@
 """One launch, from the config file to its records: the only place where a server is worked with.
 
 Rules: a launch never raises for what the engine does, it yields failures; the server is drained
-before K changes; every K of a launch runs every block, in a seeded shuffled order; a pass is on
-disk before the next one starts; no request finds another one's prompt in the prefix cache.
+before K changes; which pass is next is decided in rounds.py; a pass is on disk before the next one
+starts; no request finds another one's prompt in the prefix cache.
 """
 
 import time
@@ -152,8 +152,11 @@ def _serve(run: _Run, config_file: Path) -> None:
                 run.rig.notify(PassDone(launch=run.launch, measured=measured))
                 if measured.invalid is None:
                     break
+            if run.launch.candidate is None:
+                continue
             check_useful(
                 run.passes,
+                run.launch.candidate.row,
                 lambda: accepted_greedily(
                     run.launch, run.rig.spec, run.rig.load_generators["closed_loop"], server
                 ),
@@ -258,7 +261,7 @@ def _arrivals(run: _Run, level: Level, index: int) -> Arrivals | None:
     if level.request_rate is None:
         return None
     split = run.launch.stage.prompts
-    seed = f"{run.rig.spec.search.seed}/{split}/{level.concurrency}/{index}"
+    seed = f"{split}/{level.concurrency}/{index}"
     return Arrivals(request_rate=level.request_rate, seed=seed)
 
 

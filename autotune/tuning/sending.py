@@ -8,11 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.methods import Method
 from autotune.core.stopping import useless
-from autotune.core.study import Prompt, Sampling, StudySpec
+from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import Cause, Launch, Pass
 from autotune.errors import LaunchError
 from autotune.ports import LoadGenerator, Request, Server
+
+DRAWN = (
+    "in order of likelihood: a draft of another tokenizer, an untrained or pruned draft, a head of "
+    "another target, other quantisation than the target's, a fault of the engine"
+)
+LOOKED_UP = (
+    "these replies do not repeat what stands in prompt or reply: a draft with weights, or another "
+    "lookup window"
+)
 
 
 def requests_of(launch: Launch, prompts: Sequence[Prompt], k: int, salt: str) -> list[Request]:
@@ -27,7 +37,10 @@ def requests_of(launch: Launch, prompts: Sequence[Prompt], k: int, salt: str) ->
 
 
 def check_useful(
-    passes: Iterable[Pass], accepted_greedily: Callable[[], int], temperature: float
+    passes: Iterable[Pass],
+    method: Method,
+    accepted_greedily: Callable[[], int],
+    temperature: float,
 ) -> None:
     """Raise LaunchError when nothing that is drafted is accepted, and say whose fault that is."""
     counters = sum((p.spec for p in passes if p.spec and not p.invalid), SpecCounters())
@@ -41,12 +54,7 @@ def check_useful(
             f"{said} at temperature {temperature:g}, but {greedy} at temperature 0",
             "the engine's sampler is at fault, not the draft: use another build of the engine",
         )
-    raise LaunchError(
-        Cause.DRAFT_USELESS,
-        said,
-        "in order of likelihood: a draft of another tokenizer, an untrained or pruned draft, a "
-        "head of another target, other quantisation than the target's, a fault of the engine",
-    )
+    raise LaunchError(Cause.DRAFT_USELESS, said, DRAWN if method.has_weights else LOOKED_UP)
 
 
 def accepted_greedily(
@@ -54,12 +62,20 @@ def accepted_greedily(
 ) -> int:
     """How many drafted tokens are accepted when a block is sent at temperature 0, at K_max."""
     level = spec.workload.primary.concurrency
-    greedy = replace(spec.workload, sampling=Sampling(temperature=0.0))
+    greedy = replace(spec.workload, sampling=replace(spec.workload.sampling, temperature=0.0))
     prompts = spec.workload.block(launch.stage.prompts, level, 0)
     server.wait_drained()
     before = server.counters()
     salt = f"probe.0.{level}.{launch.k_max}"
-    generator.run(server, greedy, requests_of(launch, prompts, launch.k_max, salt), level)
+    requests = requests_of(launch, prompts, launch.k_max, salt)
+    failed = [s.error for s in generator.run(server, greedy, requests, level).samples if s.error]
+    server.check_alive()
+    if failed:
+        raise LaunchError(
+            Cause.LOAD_FAILED, f"the probe at temperature 0: {failed[0]}", "see the engine's log"
+        )
     server.wait_drained()
     after = server.counters()
-    return (after.spec - before.spec).accepted_tokens if after.spec and before.spec else 0
+    if after.spec is None or before.spec is None:
+        return 0
+    return max(after.spec.accepted_tokens - before.spec.accepted_tokens, 0)

@@ -1,7 +1,7 @@
 """Do the intervals hold what they promise? Thousands of pairs of arms on a model without time.
 
 Passes come from the closed loop of loop_model.py; launches, passes, drift are as noisy as recorded
-ones were (noise.json, fitted by measure.py). In an A/A pair both arms are the same, so the true
+ones were (fitting.py). In an A/A pair both arms are the same, so the true
 ratio is 1, and a 95 % interval has to cover it in 95 of 100 pairs; in an A/B pair one arm
 speculates, and the true ratio is that of a long run. How well the fit knows the launch effect is
 part of the model: its deviation is drawn anew for each pair from what the recordings allow.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from loop_model import Costs, Reply, Text, as_pass, draw_texts, run_loop
+from loop_model import Costs, Text, as_pass, draw_texts, run_loop, slowed
 
 from autotune.core.noise import noise_of
 from autotune.core.speedup import SpeedupCurve, curves
@@ -146,7 +146,7 @@ def _live_passes(noise: Noise, spec: StudySpec, dice: np.random.Generator) -> li
     passes = []
     for k in LIVE.num_speculative_tokens:
         slower = 0.0 if k in (0, 1) else -float(np.log1p(-spec.objective.tolerance))
-        mine = _passes(noise, design, _replies(design, 2 if k else 0, dice), 2, slower, dice)
+        mine = _passes(noise, design, _replies(design, 2 if k else 0, dice), slower, dice)
         passes += [replace(p, num_speculative_tokens=k) for p in mine]
     return passes
 
@@ -199,19 +199,19 @@ def equal_pair(noise: Noise, design: Design, dice: np.random.Generator) -> list[
             name,
             k,
             repeat,
-            _passes(noise, design, mine, design.k if k else 0, dice.normal(0.0, launch_sd), dice),
+            _passes(noise, design, mine, dice.normal(0.0, launch_sd), dice),
         )
         for repeat in range(design.launches)
         for (name, k), mine in replies.items()
     ]
 
 
-def _replies(
-    design: Design, k: int, dice: np.random.Generator
-) -> Mapping[tuple[int, int], list[Reply]]:
-    """What every block says, by (block, concurrency)."""
+def _replies(design: Design, k: int, dice: np.random.Generator) -> Mapping[tuple[int, int], Pass]:
+    """What every block says and how long it takes without noise, by (block, concurrency)."""
     return {
-        (block, c): run_loop(_texts(dice, k, 4 * c), c, k, Costs(), dice, step_sd=0.05)
+        (block, c): as_pass(
+            run_loop(_texts(dice, k, 4 * c), c, k, Costs(), dice, step_sd=0.05), k, c, block
+        )
         for block in range(design.blocks)
         for c in LEVELS
     }
@@ -220,8 +220,7 @@ def _replies(
 def _passes(
     noise: Noise,
     design: Design,
-    replies: Mapping[tuple[int, int], list[Reply]],
-    k: int,
+    replies: Mapping[tuple[int, int], Pass],
     launch: float,
     dice: np.random.Generator,
 ) -> list[Pass]:
@@ -230,7 +229,7 @@ def _passes(
     for (block, c), mine in replies.items():
         at = block / max(design.blocks - 1, 1) - 0.5
         factor = float(np.exp(launch + slope * at + dice.normal(0.0, noise.pass_sd[c])))
-        passes.append(as_pass(mine, k, c, block, factor=factor))
+        passes.append(slowed(mine, factor))
     return passes
 
 

@@ -5,9 +5,11 @@ launch effect is what the means of equal launches differ by beyond what their pa
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from calibration import LEVELS, Noise
 
 from autotune.core.noise import equal_launches, passes_at, scatter
@@ -46,16 +48,25 @@ def _blocks(records: Sequence[Record]) -> float:
 
 
 def _drift_sd(records: Sequence[Record], concurrency: int) -> float:
-    """The deviation of the slopes of the launches, less what their passes explain.
+    """The deviation of the slopes of equal launches, less what their passes explain.
 
     A slope is the change of the log speed from the first block to the last; what all launches have
     in common is the blocks' and no drift.
     """
-    plain = passes_at(records, concurrency)
-    launches = sorted({launch for launch, _, _ in plain})
-    table = np.array([[v for name, _, v in plain if name == launch] for launch in launches])
+    table = _largest_table(records, concurrency)
     table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     at = np.linspace(-0.5, 0.5, table.shape[1])
     slopes = table @ at / float(at @ at)
     noise = _pass_sd(records, concurrency) ** 2 / float(at @ at)
     return math.sqrt(max(float(slopes.var(ddof=1)) - noise, 0.0))
+
+
+def _largest_table(records: Sequence[Record], concurrency: int) -> npt.NDArray[np.float64]:
+    """Log speeds by launch and block of those launches that ran the same, most numerous blocks."""
+    groups: dict[tuple[str, ...], list[list[float]]] = defaultdict(list)
+    plain = passes_at(records, concurrency)
+    for launch in sorted({name for name, _, _ in plain}):
+        mine = [(block, value) for name, block, value in plain if name == launch]
+        groups[tuple(block for block, _ in mine)].append([value for _, value in mine])
+    most = max(groups.values(), key=lambda rows: (len(rows) > 1, len(rows) * len(rows[0])))
+    return np.array(most)

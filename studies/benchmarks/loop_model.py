@@ -117,10 +117,8 @@ def run_loop(
     return replies
 
 
-def as_pass(
-    replies: Sequence[Reply], k: int, concurrency: int, block: int, *, factor: float = 1.0
-) -> Pass:
-    """The pass that these replies make; everything takes `factor` times as long."""
+def as_pass(replies: Sequence[Reply], k: int, concurrency: int, block: int) -> Pass:
+    """The pass that these replies make."""
     steps = step_stats(replies, k, concurrency)
     return Pass(
         num_speculative_tokens=k,
@@ -128,14 +126,20 @@ def as_pass(
         block=block,
         order=block,
         started_s=0.0,
-        duration_s=factor * max(r.end_s for r in replies),
+        duration_s=max(r.end_s for r in replies),
         requests=len(replies),
         failed=0,
         prompt_tokens=sum(r.text.prompt_tokens for r in replies),
         output_tokens=sum(sum(r.chunk_tokens) for r in replies),
         spec=None,
-        steps=steps and _slowed(steps, factor),
+        steps=steps,
     )
+
+
+def slowed(measured: Pass, factor: float) -> Pass:
+    """The same pass on a machine where everything takes `factor` times as long."""
+    steps = measured.steps and _slowed(measured.steps, factor)
+    return replace(measured, duration_s=measured.duration_s * factor, steps=steps)
 
 
 def _slowed(steps: StepStats, factor: float) -> StepStats:

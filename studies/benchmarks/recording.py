@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from autotune.config import load
 from autotune.core.study import StudySpec
-from autotune.core.trial import Launch, Record, Stage
+from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage, Trial
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import Engine, LoadGenerator, find, names
@@ -26,6 +26,7 @@ CANDIDATE = "eagle"
 K = 2
 LIVE_KS = (0, 1, 2)
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_PASS: TypeAdapter[Pass] = TypeAdapter(Pass)
 
 
 def record(rounds: int, blocks: int) -> list[Record]:
@@ -40,6 +41,40 @@ def read_records() -> list[Record]:
     """What the last recording kept."""
     lines = RECORDS.read_text(encoding="utf-8").splitlines()
     return [_RECORD.validate_json(line) for line in lines]
+
+
+def demo_records() -> list[Record]:
+    """The recorded demo's launches, from a machine that did nothing else.
+
+    Its passes stand there launch by launch: K = 0 alone is plain decoding, the first for the search
+    and later ones for the confirmation; several K are a live launch; one K is the winner's.
+    """
+    found: list[Record] = []
+    for file in sorted((ROOT / "studies" / "smollm2-135m" / "results" / "passes").glob("*.jsonl")):
+        passes = [_PASS.validate_json(line) for line in file.read_text("utf-8").splitlines()]
+        ks = sorted({p.num_speculative_tokens for p in passes})
+        plain, live = ks == [0], len(ks) > 1
+        first = not any(r.trial.candidate == BASELINE for r in found)
+        stage = (Stage.BASELINE if first else Stage.CONFIRM) if plain else Stage.CONFIRM
+        for k in ks:
+            trial = Trial(
+                candidate=BASELINE if plain else f"draft of {file.stem}" if live else "winner",
+                num_speculative_tokens=k,
+                gpu_memory_utilization=0.0,
+                stage=Stage.SCREEN if live else stage,
+                live=live,
+            )
+            mine = tuple(p for p in passes if p.num_speculative_tokens == k)
+            found.append(
+                Record(
+                    trial=trial,
+                    outcome=Measurement(passes=mine),
+                    launch_id=file.stem,
+                    fingerprint="",
+                    why="the recorded demo",
+                )
+            )
+    return found
 
 
 def _measured(spec: StudySpec, rounds: int, blocks: int) -> Iterator[Record]:

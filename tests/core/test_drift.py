@@ -74,7 +74,17 @@ def test_a_baseline_that_is_another_at_the_end_is_told() -> None:
     (drift,) = drifts([start, *ends(0.025)], EFFECT)
     assert drift.where == "the baseline over the study"
     assert drift.change.mean == pytest.approx(0.8)
+    assert len(drifts([start, *ends(0.0216)], EFFECT)) == 1  # 8 % slower hours later
     assert drifts([start, *ends(0.0206)], EFFECT) == []
+
+
+def test_a_request_rate_is_not_asked_for_the_pace() -> None:
+    """There the batch follows the arrivals: longer steps are a fuller batch, not a slower host."""
+    record = plain(noisy(0.2))
+    assert record.measurement
+    passes = tuple(replace(p, request_rate=2.0) for p in record.measurement.passes)
+    outcome = replace(record.measurement, passes=passes)
+    assert drifts([replace(record, outcome=outcome)], EFFECT) == []
 
 
 def test_speculation_is_not_asked_for_the_pace() -> None:
@@ -101,6 +111,7 @@ def confirmation(*steps: float) -> list[Record]:
 def test_baselines_far_apart_are_restless() -> None:
     """A third apart is no noise of launches; 2 % is what the prior expects."""
     assert restless(confirmation(0.020, 0.027, 0.020))
+    assert restless(confirmation(1 / 29.9, 1 / 33.8))  # two equal baselines, 13 % apart
     assert not restless(confirmation(0.020, 0.0204, 0.0198))
     assert not restless(confirmation(0.020))
 

@@ -1,6 +1,7 @@
 """The noise of equal measurements: priors, what launches and passes show, how they shrink."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from autotune.core.noise import (
     PRIOR_DOF,
     PRIOR_SD,
     LaunchEffect,
+    equal_launches,
     launch_effect,
     pass_effect,
 )
 from autotune.core.statistics import Estimate
+from tests.builders import make_workload
+from tests.builders_study import make_screen
 
 
 def test_prior_stands_in_until_launches_are_known() -> None:
@@ -74,3 +78,14 @@ def test_without_passes_the_prior_counts() -> None:
         effect = pass_effect(observed)
         assert effect.sd == pytest.approx(PASS_PRIOR_SD)
         assert effect.dof == PASS_PRIOR_DOF
+
+
+def test_the_k_of_one_live_launch_are_one_observation() -> None:
+    """Two live launches of four K differ once, not four times."""
+    levels = make_workload().levels
+    launches = [
+        replace(r, launch_id=launch_id, trial=replace(r.trial, repeat=repeat))
+        for repeat, launch_id in enumerate(("a", "b"))
+        for r in make_screen("eagle", "x", scale=1.0 + 0.1 * repeat)
+    ]
+    assert [len(group) for group in equal_launches(launches, levels)] == [2]

@@ -241,3 +241,12 @@ def test_same_records_same_answer() -> None:
 def test_the_baseline_is_no_candidate() -> None:
     """However fast, plain decoding is what others are compared with, never a finalist."""
     assert all(f.candidate != BASELINE for f in finalists(SPEC, make_study_records()))
+
+
+def test_the_confirmation_does_not_move_the_knee_that_it_is_for() -> None:
+    """Whatever the confirmation measures, the finalist stays who it was unless it is ruled out."""
+    search = make_study_records(confirmed=False)
+    before = finalists(SPEC, search)[0]
+    for scale in (0.7, 1.0, 1.4):
+        records = [*search, *make_confirmation("eagle", 2, scale=scale, rounds=3)]
+        assert finalists(SPEC, records)[0] == before

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.arms import arms
-from autotune.core.comparison import compare
+from autotune.core.comparison import compare, comparer
 from autotune.core.noise import PRIOR_SD, noise_of
 from autotune.core.speedup import SpeedupCurve, curves, overall_ratio
 from autotune.core.study import Constraint, Objective, StudySpec
@@ -215,8 +215,8 @@ def test_launches_of_one_point_are_averaged_block_by_block() -> None:
         make_record("eagle", 2, launch_id=i, tput={1: v}) for i, v in (("1", 30.0), ("2", 40.0))
     ]
     arm = arms(twice)["eagle", 2]
-    assert arm.launches(1) == 2
-    assert arm.launches(4) == 0
+    assert arm.launches(1, {0, 1, 2}) == pytest.approx(2)
+    assert arm.launches(4, {0, 1, 2}) == 0
     assert {block: len(found) for block, found in arm.passes(1).items()} == {0: 2, 1: 2, 2: 2}
     pair = compare(arm, arms(twice[:1])["eagle", 2], 1, noise_of([], SPEC.workload.levels))
     assert pair
@@ -231,3 +231,29 @@ def test_single_level_overall_equals_its_level() -> None:
     for one, two in zip(at_level.points, overall.points, strict=True):
         assert one.speedup.mean == pytest.approx(two.speedup.mean)
         assert one.speedup.high == pytest.approx(two.speedup.high)
+
+
+def test_a_launch_of_one_block_is_not_worth_a_launch() -> None:
+    """A whole launch of eight blocks and one that was killed after its first are hardly two."""
+    whole = make_record("eagle", 2, launch_id="1", blocks=8)
+    killed = make_record("eagle", 2, launch_id="2", blocks=1)
+    arm = arms([whole, killed])["eagle", 2]
+    # Weights: 1/16 of the killed one, 15/16 of the whole one.
+    assert arm.launches(1, set(range(8))) == pytest.approx(1 / ((1 / 16) ** 2 + (15 / 16) ** 2))
+
+
+def test_ties_of_static_launches_carry_the_launch_effect() -> None:
+    """Two K of one live launch are tied by their blocks; of two launches, by far fewer of them."""
+    levels = SPEC.workload.levels
+    found = comparer(arms(SEARCH), levels, noise_of(SEARCH, levels))
+    within = found.tie(("eagle", 1), ("eagle", 2), levels)
+    apart = [
+        replace(r, launch_id=f"{r.launch_id}.{r.trial.num_speculative_tokens}") for r in SEARCH
+    ]
+    between = comparer(arms(apart), levels, noise_of(SEARCH, levels)).tie(
+        ("eagle", 1), ("eagle", 2), levels
+    )
+    assert within
+    assert between
+    assert between.mean == within.mean
+    assert between.variance > within.variance

@@ -70,9 +70,15 @@ def test_a_reply_of_even_steps_takes_what_its_parts_say(
 
 def test_merged_chunks_are_dropped_and_counted() -> None:
     """A chunk of more than K + 1 tokens is no step, so neither its tokens nor its gap count."""
-    stats = step_stats([Reply([1, *[2] * GROUP, 7])], 1, 1)
+    stats = step_stats([Reply([1, *[2] * 40, 7])], 1, 1)
     assert stats is not None
-    assert (stats.merged, stats.tokens, stats.steps) == (1, 2 * GROUP, GROUP)
+    assert (stats.merged, stats.tokens, stats.steps) == (1, 80, 40)
+
+
+def test_where_chunks_come_merged_nothing_is_told_of_steps() -> None:
+    """Some merged chunks are too large, others pass for steps: too many, and none is believed."""
+    assert step_stats([Reply([1, *[1, 3] * GROUP])], 1, 1) is None
+    assert step_stats([Reply([1] * 50, step_s=0.0)], 0, 1) is None  # all in one burst
 
 
 def test_failed_and_short_replies_tell_nothing() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.latency import RequestTimes
 from autotune.core.noise import LaunchEffect, Noise, PassEffect, noise_of
 from autotune.core.statistics import Estimate
 from autotune.core.stopping import State, Stopped, cannot_win, is_below, settle, useless
-from autotune.core.study import Level, Objective
+from autotune.core.study import Constraint, Level, Objective
 from autotune.core.trial import Launch, Pass, Record, Stage
 from tests.builders import GMU, make_pass, make_record, make_spec, make_workload
 
@@ -146,3 +147,34 @@ def test_other_launches_of_the_same_candidate_are_not_mixed_in() -> None:
     state = state_of({0: 0.9, 1: 1.24, 2: 1.25, 3: 1.25})
     again = replace(state, known=[*state.known, slow], noise=noise_of([], [LEVEL]))
     assert ks_of(settle(again, LEVEL, KS, 6), beaten=True) == []
+
+
+def test_a_k_without_its_least_blocks_is_not_stopped() -> None:
+    """Two valid blocks in common are not three, however far apart."""
+    state = state_of({0: 0.9, 1: 1.2, 2: 1.25, 3: 0.7}, blocks=3)
+    assert 3 in ks_of(
+        settle(state_of({0: 0.9, 1: 1.2, 2: 1.25, 3: 0.5}, blocks=6), LEVEL, KS, 6), beaten=True
+    )
+    spoilt = [
+        replace(p, invalid="1 of 4 requests failed")
+        if (p.num_speculative_tokens, p.block) == (3, 0)
+        else p
+        for p in state.passes
+    ]
+    assert settle(replace(state, passes=spoilt), LEVEL, KS, 6) == []
+
+
+def test_a_k_that_breaks_a_constraint_beats_nobody() -> None:
+    """The fastest K, whose p99 is too long, neither stops the others nor is the champion."""
+    spec = replace(
+        SPEC, objective=Objective(constraints=(Constraint(metric="p99_tpot_ms", upper=30.0),))
+    )
+    state = replace(state_of({0: 0.9, 1: 1.2, 2: 1.2, 3: 2.0}), spec=spec)
+    slow = [
+        replace(p, times=RequestTimes(ttft_ms=(50.0,), tpot_ms=(99.0,), e2e_ms=(9e3,)))
+        if p.num_speculative_tokens == 3
+        else replace(p, times=RequestTimes(ttft_ms=(50.0,), tpot_ms=(20.0,), e2e_ms=(1e3,)))
+        for p in state.passes
+    ]
+    assert ks_of(settle(replace(state, passes=slow), LEVEL, KS, 6), beaten=True) == []
+    assert 1 in ks_of(settle(replace(state, spec=SPEC, passes=slow), LEVEL, KS, 6), beaten=True)
