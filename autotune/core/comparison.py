@@ -10,10 +10,9 @@ both arms on the same prompts, so a block of four requests tells four times, not
 the pass effect of the study (core/noise.py).
 
 Rules: only blocks that both arms ran; several launches of one arm are averaged first. A level goes
-by steps where every point of it has them: that estimate is the narrower one, and at more than one stream the only
-unbiased one. To take the narrower of the two case by case would pick those that are too narrow by
-chance: on the model of studies/benchmarks such intervals of 95 % cover the truth in 83 to 88 of
-100 studies.
+by steps where every point of it has them: that estimate is the narrower one, and at more than one
+stream the only unbiased one. To take the narrower of the two case by case would pick those that are
+too narrow by chance.
 """
 
 from collections.abc import Mapping, Sequence

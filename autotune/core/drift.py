@@ -1,8 +1,8 @@
 """Whether the machine kept its pace: within a launch, and between the launches of the baseline.
 
 Rules: only plain steps without a prefill are looked at (K = 0), whose time owes next to nothing to
-the prompts; what is called drift is beyond what equal passes and equal launches differ by; a confirmation whose baselines
-differ that much is measured once more.
+the prompts; what is called drift is beyond what equal passes and equal launches differ by; a
+confirmation whose baselines differ that much is measured once more.
 """
 
 import math

@@ -37,7 +37,7 @@ def _slow_bfloat16(target: Target, probe: Mapping[str, str]) -> str | None:
         return None
     return (
         f"this machine ({device}) has no bfloat16 instructions: vLLM gets by without them, and "
-        "steps of several sequences take many times as long as in float32: set engine_args.dtype to it"
+        "steps of several sequences take many times as long as with engine_args.dtype: float32"
     )
 
 

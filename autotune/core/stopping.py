@@ -51,9 +51,11 @@ class State:
     passes: Sequence[Pass]
     known: Sequence[Record]
     noise: Noise
+    fingerprint: str
+    """Of the launch: what is compared must have the same."""
 
     @staticmethod
-    def records(launch: Launch, passes: Sequence[Pass]) -> list[Record]:
+    def records(launch: Launch, passes: Sequence[Pass], fingerprint: str) -> list[Record]:
         """What the launch has measured, as records."""
         return [
             Record(
@@ -62,7 +64,7 @@ class State:
                     passes=tuple(p for p in passes if p.num_speculative_tokens == k)
                 ),
                 launch_id="",
-                fingerprint="",
+                fingerprint=fingerprint,
                 why="",
             )
             for k in launch.num_speculative_tokens
@@ -71,7 +73,7 @@ class State:
     @property
     def comparer(self) -> Comparer:
         """All arms of the search; other launches of the same candidate are not mixed in."""
-        mine = self.records(self.launch, self.passes)
+        mine = self.records(self.launch, self.passes, self.fingerprint)
         before = [
             r
             for r in self.known

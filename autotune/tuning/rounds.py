@@ -28,6 +28,7 @@ class Rounds:
     spec: StudySpec
     launch: Launch
     known: Sequence[Record]
+    fingerprint: str
     passes: Sequence[Pass]
     """What the launch has measured; it grows while the rounds go on."""
     notify: Listener
@@ -81,12 +82,13 @@ class Rounds:
         """Look at what is known; baseline and confirmation are measured to the end."""
         if self.launch.stage is not Stage.SCREEN:
             return
-        everything = [*self.known, *State.records(self.launch, self.passes)]
+        everything = [*self.known, *State.records(self.launch, self.passes, self.fingerprint)]
         state = State(
             spec=self.spec,
             launch=self.launch,
             known=self.known,
             passes=self.passes,
+            fingerprint=self.fingerprint,
             noise=noise_of(everything, self.spec.workload.levels),
         )
         for level in self.spec.workload.levels:

@@ -106,7 +106,14 @@ def run_launch(
     """
     rig.notify(LaunchStarted(launch=launch, folder=folder))
     passes: list[Pass] = []
-    rounds = Rounds(spec=rig.spec, launch=launch, known=known, passes=passes, notify=rig.notify)
+    rounds = Rounds(
+        spec=rig.spec,
+        launch=launch,
+        known=known,
+        fingerprint=rig.fingerprint,
+        passes=passes,
+        notify=rig.notify,
+    )
     run = _Run(
         launch=launch, rig=rig, folder=folder, rounds=rounds, passes=passes, in_hand=launch.k_max
     )

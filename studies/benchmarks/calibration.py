@@ -125,7 +125,14 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
     for _ in range(launches):
         launch = replace(LIVE, max_blocks=spec.search.max_blocks)
         passes = _live_passes(noise, spec, dice)
-        state = State(spec=spec, launch=launch, passes=passes, known=(), noise=noise_of((), ()))
+        state = State(
+            spec=spec,
+            launch=launch,
+            passes=passes,
+            known=(),
+            noise=noise_of((), ()),
+            fingerprint="",
+        )
         wrong += any(stopped_wrongly(state, level) for level in spec.workload.levels)
     return wrong / launches
 

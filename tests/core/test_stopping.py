@@ -52,6 +52,7 @@ def state_of(
         passes=passes_of(speedups, blocks),
         known=[baseline] if known is None else known,
         noise=QUIET,
+        fingerprint=baseline.fingerprint,
     )
 
 
