@@ -5,6 +5,8 @@ ones were (fitting.py). In an A/A pair both arms are the same, so the true
 ratio is 1, and a 95 % interval has to cover it in 95 of 100 pairs; in an A/B pair one arm
 speculates, and the true ratio is that of a long run. How well the fit knows the launch effect is
 part of the model: its deviation is drawn anew for each pair from what the recordings allow.
+
+Rule: pairs are judged by the code that judges a study, and by nothing else.
 """
 
 from collections.abc import Mapping, Sequence

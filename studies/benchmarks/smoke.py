@@ -3,6 +3,8 @@
 A smoke test of the calibration: too few pairs to count coverage, enough to see that nothing between
 server and interval is wrong by a factor. The lookup never finds anything, so the arm that
 speculates is as fast as the plain one.
+
+Rule: nothing is faked between the socket and the interval.
 """
 
 import json
