@@ -159,7 +159,7 @@ def test_rows_of_the_package_are_read(installed: Install) -> None:
     [
         (GENERATION, "An error occurred: 'column'"),
         ('raise exceptions.DatasetsError("no such split\\nsecond line")', "no such split"),
-        ('raise RuntimeError("Dataset scripts are no longer supported")', "no longer supported"),
+        ('raise RuntimeError("Dataset scripts are no longer supported.")', "no longer supported"),
         ('raise ImportError("To support decoding, install soundfile")', "install soundfile"),
         ("raise EOFError", "EOFError"),
     ],
@@ -174,6 +174,7 @@ def test_what_the_package_raises_is_one_fault(
     assert fault.startswith("org/name/en[test]: ")
     assert message in fault
     assert "second line" not in fault
+    assert ".;" not in fault
     assert fault.endswith("; save the prompts as JSON lines and name that file")
 
 

@@ -73,8 +73,9 @@ def _told() -> Iterator[None]:
 
 
 def _line(error: BaseException, first: BaseException) -> str:
-    said = [str(e).strip().partition("\n")[0] or type(e).__name__ for e in (error, first)]
-    return ": ".join(dict.fromkeys(said))
+    lines = [str(e).strip().partition("\n")[0].rstrip(".: ") for e in (error, first)]
+    named = [line or type(e).__name__ for line, e in zip(lines, (error, first), strict=True)]
+    return ": ".join(dict.fromkeys(named))
 
 
 def _troubles() -> tuple[type[BaseException], ...]:
@@ -86,7 +87,8 @@ def _troubles() -> tuple[type[BaseException], ...]:
     found: list[type[BaseException]] = [OSError, ValueError, ImportError, RuntimeError, EOFError]
     for module, name in (
         ("datasets.exceptions", "DatasetsError"),
-        ("httpx", "HTTPError"),
+        ("httpx", "HTTPError"),  # huggingface_hub 1
+        ("httpx2", "HTTPError"),  # and 2
         ("aiohttp", "ClientError"),
         ("pyarrow.lib", "ArrowException"),
     ):
