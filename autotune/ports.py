@@ -141,6 +141,8 @@ class RequestSample:
     waited_s: float = 0.0
     """How long after `sent_s` the request was really sent. In an open loop `sent_s` is the time at
     which it was to arrive: what it then waited for a free slot is part of its latency."""
+    json_text: str | None = None
+    """What is to be JSON: the text without its reasoning; None where none was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

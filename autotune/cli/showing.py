@@ -6,7 +6,7 @@ Rule: only what is stored is asked; speedups and throughputs are those of the re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from autotune.cli.progress import level_figure
 from autotune.cli.results import announce, provenance, write_results
+from autotune.core.host import HostLoad
 from autotune.core.plan import pending
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.statistics import CONFIDENCE, Interval
@@ -233,10 +234,18 @@ def _under_way(opened: Opened) -> Iterator[_PassRow]:
                 yield _PassRow(launch_id=folder.name, candidate=launch.name, measured=p)
 
 
-def _pass_table(rows: Iterable[_PassRow]) -> Table:
+_HOST = {
+    "load, steal, MHz": (("load_1m", "{:.1f}"), ("steal", "{:.0%}"), ("cpu_mhz", "{:.0f}")),
+    "GPU MHz, °C, W": (("gpu_mhz", "{:.0f}"), ("gpu_celsius", "{:.0f}"), ("gpu_watts", "{:.0f}")),
+}
+"""What the machine gave during a pass: columns, and the fields of HostLoad in each."""
+
+
+def _pass_table(rows: Sequence[_PassRow]) -> Table:
     times = ("TTFT ms", "TPOT ms", "tokens/step", "step ms")
-    names = ("launch", "candidate", "K", "c", "block", "tok/s", *times, "invalid")
-    table = Table(*names, title="passes")
+    names = ("launch", "candidate", "K", "c", "block", "tok/s", *times)
+    host = [name for name in _HOST if any(_host_cell(row.measured.host, name) for row in rows)]
+    table = Table(*names, *host, "invalid", title="passes")
     for row in rows:
         p = row.measured
         table.add_row(
@@ -250,9 +259,18 @@ def _pass_table(rows: Iterable[_PassRow]) -> Table:
             f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
             f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
             f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
+            *(_host_cell(p.host, name) for name in host),
             escape(p.invalid or ""),
         )
     return table
+
+
+def _host_cell(host: HostLoad | None, column: str) -> str:
+    """`1.9, 3%, 2450`, a dash for what the machine did not tell; empty where it told nothing."""
+    known = [(getattr(host, name, None), form) for name, form in _HOST[column]]
+    if all(value is None for value, _ in known):
+        return ""
+    return ", ".join("-" if value is None else form.format(value) for value, form in known)
 
 
 def _size(path: Path) -> int:

@@ -51,7 +51,9 @@ class LevelSection(Section):
     """Requests per second, coming by themselves (Poisson arrivals): the open loop of `vllm bench
     serve --request-rate R --max-concurrency level`. Throughput is the rate's there, so the speedup
     is one of mean E2E latency. A block takes requests_per_stream * level / request_rate seconds.
-    Without it the level is a closed loop."""
+    With conversations of several turns it is conversations that come at this rate: each later turn
+    is a request on top, sent when the reply before it has come. Without it the level is a closed
+    loop."""
 
 
 def _levels(value: object) -> object:

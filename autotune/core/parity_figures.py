@@ -71,6 +71,17 @@ def _warned(pair: Pair) -> str | None:
     return f"the engine's log warns: {'; '.join(found)}" if found else None
 
 
+def _not_json(pair: Pair) -> str | None:
+    ours, theirs = (sum(p.not_json for p in arm.passes) for arm in (pair.arm, pair.baseline))
+    if not ours:
+        return None
+    counts = [sum(p.requests for p in arm.passes) for arm in (pair.arm, pair.baseline)]
+    return (
+        f"{ours} of {counts[0]} replies are no JSON, which response_format asked for; of the "
+        f"baseline's {theirs} of {counts[1]}"
+    )
+
+
 def _host(pair: Pair) -> str | None:
     seen = [
         why
@@ -226,6 +237,12 @@ FIGURES = (
     Row(what="few drafts", check=_few_drafts, remedy="more blocks or longer replies tell more"),
     Row(what="short replies", check=_short_replies, remedy="go by the speedup"),
     Row(what="warnings", check=_warned, remedy="check that the replies still validate"),
+    Row(
+        what="not JSON",
+        check=_not_json,
+        remedy="look at replies by hand before it is deployed: replies cut at max_tokens are not "
+        "among them",
+    ),
     Row(
         what="host", check=_host, remedy="see `autotune show --passes`, and repeat on a quiet host"
     ),

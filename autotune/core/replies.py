@@ -27,6 +27,7 @@ first difference is then found one word late."""
 # character counts as a word.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
+_LATER_TURN = re.compile(r"(.+)#([2-9]|[1-9]\d{1,5})", re.DOTALL | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +69,21 @@ class Reply:
 
     @property
     def place(self) -> tuple[str, int, int, str]:
-        """What two replies must share to be answers to the same question."""
+        """What two replies must share to be answers to the same turn of the same prompt.
+
+        The same question it is only where all earlier turns were answered alike: a later turn holds
+        the replies before it.
+        """
         return self.split, self.concurrency, self.block, self.prompt_id
+
+    @property
+    def turn(self) -> tuple[str, int]:
+        """Id of the conversation and number of the turn, from 1: `81#2` is the second of `81`.
+
+        People may write such ids themselves, so it is one only where the turns before it are there.
+        """
+        found = _LATER_TURN.fullmatch(self.prompt_id)
+        return (found[1], int(found[2])) if found else (self.prompt_id, 1)
 
 
 def print_of(text: str, key: bytes) -> ReplyPrint:

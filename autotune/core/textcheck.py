@@ -3,7 +3,9 @@
 Rules: at temperature 0 a reply is compared with the one that plain decoding gave to the same
 prompt at the same concurrency; kernels in bf16 round differently with the shape of a batch, so
 replies part without anything being wrong, those of two plain launches, too, and a difference never
-fails a pass. At other temperatures no two replies need to agree; lengths and variety are compared.
+fails a pass. A later turn holds the replies before it: a conversation is compared up to the first
+reply that differs, what follows answers another prompt. At other temperatures no two replies need
+to agree; lengths and variety are compared, those of all turns.
 """
 
 import math
@@ -35,6 +37,7 @@ class TextMatch:
     concurrency: int | None
     """None: all levels together."""
     compared: int
+    """Without the turns of a conversation that follow a reply that differs."""
     matched: int
     words_before: float | None
     """Mean number of words before the first difference, of the replies that differ."""
@@ -87,7 +90,11 @@ def compare_texts(replies: Sequence[Reply]) -> tuple[TextMatch, ...]:
         other = plain.get(reply.place)
         if other is not None and other.launch_id != reply.launch_id and _comparable(reply, other):
             pairs[reply.point].append((reply, other))
-    return tuple(match for point, found in sorted(pairs.items()) for match in _levels(point, found))
+    return tuple(
+        match
+        for point, found in sorted(pairs.items())
+        for match in _levels(point, list(_same_questions(found)))
+    )
 
 
 def compare_shifts(replies: Sequence[Reply]) -> tuple[TextShift, ...]:
@@ -162,6 +169,24 @@ def _first_plain(replies: Iterable[Reply]) -> Mapping[tuple[str, int, int, str],
 
 def _comparable(reply: Reply, other: Reply) -> bool:
     return reply.said is not None and other.said is not None and comparable(reply.said, other.said)
+
+
+def _same_questions(pairs: Iterable[tuple[Reply, Reply]]) -> Iterator[tuple[Reply, Reply]]:
+    """The pairs without those of turns that follow a difference in their conversation."""
+    talks: dict[tuple[object, ...], dict[int, tuple[Reply, Reply]]] = defaultdict(dict)
+    for reply, plain in pairs:
+        name, turn = reply.turn
+        talks[(reply.launch_id, *reply.place[:-1], name)][turn] = reply, plain
+    for talk in talks.values():
+        following, alike = 1, True
+        for turn, (reply, plain) in sorted(talk.items()):
+            if turn != following:  # nothing before it: a prompt that is called so
+                yield reply, plain
+                continue
+            following += 1
+            if alike:
+                yield reply, plain
+                alike = _agreed(reply, plain) is None
 
 
 def _levels(

@@ -1,10 +1,13 @@
-"""Whether a reply says anything: a repetition loop is fast to draft and worth nothing.
+"""Whether a reply says anything: a repetition loop, or broken JSON, is fast and worth nothing.
 
-Rule: a loop is one run of the same words over and over that covers more than half of the reply;
-short replies are never called loops.
+Rules: a loop is one run of the same words over and over that covers more than half of the reply;
+short replies are never called loops. JSON is what Python's parser takes, whatever schema was asked.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+
+from autotune.core.study import JSON
 
 MIN_UNITS = 16
 """Shorter replies may well repeat a word or two."""
@@ -13,6 +16,7 @@ MAX_PERIOD = 48
 MIN_REPEATS = 3
 LONGEST_WORD = 20
 """Above this mean length the text is not written in words with spaces between them: characters."""
+_JSON_FORMATS = ("json_object", "json_schema")
 
 
 def looping(text: str) -> bool:
@@ -21,6 +25,20 @@ def looping(text: str) -> bool:
     if len(units) < MIN_UNITS:
         return False
     return any(_covers(units, period) for period in range(1, MAX_PERIOD + 1))
+
+
+def asks_for_json(response_format: Mapping[str, JSON] | None) -> bool:
+    """Whether replies in this format, as vLLM takes it, are JSON."""
+    return response_format is not None and response_format.get("type") in _JSON_FORMATS
+
+
+def is_json(text: str) -> bool:
+    """Whether a parser takes the whole text."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):  # nested deeper than any reader follows
+        return False
+    return True
 
 
 def _units(text: str) -> Sequence[str]:

@@ -135,6 +135,9 @@ class Pass:
     """None without a successful request."""
     queued: int = 0
     """Requests of an open loop that found no free slot on arrival."""
+    not_json: int = 0
+    """Replies that a `response_format` wanted to be JSON and that are none; those cut at their
+    max_tokens cannot be, and are not counted."""
     invalid: str | None = None
     """Why this pass must not enter a curve."""
     remedy: str = ""

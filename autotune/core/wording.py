@@ -1,8 +1,9 @@
 """The answer of a study in words: one sentence that can be quoted without the rest.
 
 Rule: a speedup never stands alone; its interval, the concurrency levels and the sampling
-parameters are in the same sentence, and so is whether it was confirmed. Where requests come at a
-rate it says that the gain is one of E2E latency: the throughput is the rate's there.
+parameters are in the same sentence, and so is whether it was confirmed. "The speed" of a closed
+loop is how long a reply of the same length takes (core/comparison.py). Where requests come at a
+rate it says that the gain is one of mean E2E latency: the throughput is the rate's there.
 """
 
 from collections.abc import Iterable
@@ -40,10 +41,9 @@ def headline(spec: StudySpec, result: Recommendation) -> str:
         Basis.SEARCH: "unverified: seen in the search only",
         Basis.NOTHING: "not measured",
     }[result.basis]
-    what = "speed" if _open(spec) else "output throughput"
     return (
-        f"{opening} {result.speedup.show()} ({CONFIDENCE:.0%} interval) the {what} of "
-        f"plain decoding, {conditions(spec)}; {proof}."
+        f"{opening} {result.speedup.show()} ({CONFIDENCE:.0%} interval) the speed of plain "
+        f"decoding, {conditions(spec)}; {proof}."
     )
 
 
@@ -108,7 +108,7 @@ def queue_words(level: LevelEvidence) -> str:
 
 def gain_words(request_rate: float | None) -> str:
     """What a speedup is a ratio of."""
-    return "output throughput" if request_rate is None else "mean E2E latency"
+    return "time per reply" if request_rate is None else "mean E2E latency"
 
 
 def _open(spec: StudySpec) -> bool:

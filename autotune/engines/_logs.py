@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.core.redaction import GRAMMAR, without_quotes
 from autotune.core.trial import Cause
 from autotune.errors import LaunchError
 
@@ -111,12 +112,7 @@ EVENTS = (
         "CUDA graphs were captured",
         spoils=True,
     ),
-    # vllm/v1: structured_output/backend_xgrammar.py, structured_output/__init__.py, scheduler.py
-    Event(
-        re.compile(r"Failed to advance FSM|grammar (terminated or )?rejected (draft )?token"),
-        "the grammar refused tokens of a reply",
-        spoils=False,
-    ),
+    Event(GRAMMAR, "the grammar refused tokens of a reply", spoils=False),
 )
 EVENT_LENGTH = 160
 
@@ -179,7 +175,7 @@ def _first_error(text: str) -> str:
         if match and "Engine core initialization failed" not in line:
             return match.group(1)[:400]
     tail = [line for line in text.splitlines() if line.strip()][-TAIL_LINES:]
-    return "its last lines:\n" + "\n".join(tail)
+    return "its last lines:\n" + without_quotes("\n".join(tail))
 
 
 def _clean(line: str) -> str:

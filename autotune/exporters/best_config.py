@@ -40,8 +40,11 @@ STALE = (
 
 _HEAD = """\
 Written by autotune: what to deploy, the evidence for it, and when that goes stale.
-The engine reads vllm.yaml beside this file, not this one. Speedups are ratios of output tokens
-per second over plain decoding; throughputs are tokens per second, all streams together."""
+The engine reads vllm.yaml beside this file, not this one. A speedup of 1.2: plain decoding takes
+1.2 times as long for a reply of the same length. by_steps has it from tokens per step and seconds
+per step, by_throughput is the plain ratio of output tokens per second, idle ends of passes
+included; a level goes by steps wherever all its passes tell them. Throughputs are tokens per
+second, all streams together."""
 _HEAD_RATE = """
 Where a level has a request_rate (requests per second), its speedup is the ratio of the mean E2E
 latencies instead: baseline over candidate."""
@@ -161,12 +164,21 @@ def _level(level: LevelEvidence) -> Entry:
         "weight": level.weight,
         "blocks": level.blocks,
         "speedup": _interval(level.speedup),
+        **_estimates(level),
         "baseline": _arm(level.baseline_throughput, level.baseline_latencies)
         | _load(level.baseline_mean_e2e_ms, level.baseline_goodput),
         "candidate": _arm(level.throughput, level.latencies)
         | _load(level.mean_e2e_ms, level.goodput)
         | without_nulls(acceptance),
     }
+
+
+def _estimates(level: LevelEvidence) -> Entry:
+    """Both estimates of the speedup; at a request rate there is one, which is neither."""
+    if level.request_rate is not None:
+        return {}
+    estimates = {"by_steps": level.by_steps, "by_throughput": level.by_throughput}
+    return {name: _interval(found) for name, found in estimates.items() if found}
 
 
 def _arm(throughput: float, latencies: Latencies | None) -> dict[str, object]:

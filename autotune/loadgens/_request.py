@@ -4,6 +4,7 @@ Law: the workload's parameters cannot override what is measured.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autotune.core.study import JSON, Workload
 from autotune.loadgens._conversation import Conversation
@@ -22,7 +23,13 @@ def conversations(
     def post(request: Request) -> bytes:
         return address.post(PATH, body(server.model, workload, request))
 
-    return [Conversation(request, post) for request in requests]
+    return [Conversation(_in_format(workload, request), post) for request in requests]
+
+
+def _in_format(workload: Workload, request: Request) -> Request:
+    """The request with the format of its replies, which the reader of a reply is to know."""
+    form = request.prompt.response_format or workload.response_format
+    return replace(request, prompt=replace(request.prompt, response_format=form))
 
 
 def body(model: str, workload: Workload, request: Request) -> dict[str, JSON]:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from autotune.core.study import Prompt
+from autotune.core.texts import asks_for_json
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._sse import events
 from autotune.ports import RequestSample
@@ -82,13 +83,14 @@ def sample(prompt: Prompt, reply: Reply, origin: float) -> RequestSample:
         text="".join(map(str, told.text)),
         chunk_s=tuple(time - origin for time in told.times),
         chunk_tokens=tuple(told.tokens),
+        json_text=_content(told) if asks_for_json(prompt.response_format) else None,
     )
 
 
 def said(reply: Reply) -> str | None:
     """The content of a reply, its reasoning apart; None if the reply does not count."""
     told = _read(reply)
-    return None if _error(reply, told) else "".join(map(str, told.content))
+    return None if _error(reply, told) else _content(told)
 
 
 def server_message(status: int, body: bytes) -> str:
@@ -140,6 +142,10 @@ def _add(told: _Told, time: float, chunk: Any) -> None:  # noqa: ANN401 - foreig
     except (AttributeError, KeyError, TypeError) as fault:
         other = f"a chunk that is no chat.completion.chunk: {fault!r}"
         told.error = told.error or f"error in the stream: {_error_text(chunk) or other}"
+
+
+def _content(told: _Told) -> str:
+    return "".join(map(str, told.content))
 
 
 def _reasoning(delta: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ def curves_figure(spec: StudySpec, result: Recommendation) -> Figure:
     frame(
         figure,
         title=short_headline(spec, result),
-        note=_note(spec),
+        note=_note(spec, result),
         handles=_legend(styles, confirmed=bool(result.confirmation)),
     )
     return figure
@@ -221,9 +221,11 @@ def _scale(ax: Axes, result: Recommendation) -> None:
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.3g}x"))
 
 
-def _note(spec: StudySpec) -> str:
+def _note(spec: StudySpec, result: Recommendation) -> str:
     rates = any(level.request_rate is not None for level in spec.workload.levels)
-    ratio = "Ratio of output tokens/s" + (" (at a rate: of E2E latency)" if rates else "")
+    stepped = any(point.by_steps for curve in result.search for point in curve.points)
+    ratio = "Ratio of reply times at equal length" if stepped else "Ratio of output tokens/s"
+    ratio += " (at a rate: of E2E latency)" if rates else ""
     return (
         f"{ratio}, {sampling_words(spec.workload.sampling)}. Bars: "
         f"{CONFIDENCE:.0%} intervals, launch-to-launch scatter included."

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.recommendation import Recommendation
+from autotune.core.redaction import without_quotes
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
 from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Record
@@ -77,7 +78,10 @@ class MlflowTracker:
         return tuple(self._missing)
 
     def record(self, record: Record, folder: Path) -> None:
-        """Show one record, with the end of the engine's log from the launch's folder."""
+        """Show one record, with the end of the engine's log from the launch's folder.
+
+        Lines that quote what was said are left out of it.
+        """
         name = _facts.run_key(record)
         self._attempt("runs", name, lambda: self._show(record))
         self._told[name] = record
@@ -243,7 +247,8 @@ class MlflowTracker:
             self._client.log_text(run_id, record.outcome.detail, "failure.txt")
         engine_log = folder / "engine.log"
         if engine_log.is_file():
-            self._client.log_text(run_id, tail(engine_log, LOG_TAIL), "engine.log")
+            shown = without_quotes(tail(engine_log, LOG_TAIL))
+            self._client.log_text(run_id, shown, "engine.log")
         for name in LAUNCH_FILES:
             if (folder / name).is_file():
                 self._client.log_artifact(run_id, str(folder / name))

@@ -1,19 +1,28 @@
 """What tells one set of model files from another, without reading gigabytes.
 
-Rule: the configuration is read whole, of each weight file its size, head and tail: retraining in
+Rule: the configuration is read whole, of each large file its size, head and tail: retraining in
 place changes them; a copy of the same files is the same model. Hub ids have no identity here.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.study import JSON, StudySpec, Target
 
 EDGE = 1 << 20
+CONFIGS = ("config.json", "adapter_config.json")
 WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template*",
+    "additional_chat_templates/*",
+)
+"""What makes tokens of messages; the templates as transformers looks for them."""
+DEFAULTS = "generation_config.json"
 
 
 def with_weights(spec: StudySpec) -> StudySpec:
@@ -28,16 +37,77 @@ def identity(model: str) -> str:
     if not folder.is_dir():
         return ""
     digest = hashlib.sha256()
-    config = folder / "config.json"
-    digest.update(config.read_bytes() if config.exists() else b"")
-    for path in sorted(p for pattern in WEIGHTS for p in folder.glob(pattern)):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(EDGE))
-            file.seek(max(size - EDGE, 0))
-            digest.update(file.read(EDGE))
+    for config in (folder / name for name in CONFIGS):
+        digest.update(config.read_bytes() if config.exists() else b"")
+    for path in _found(folder, WEIGHTS):
+        digest.update(_edges(path))
     return digest.hexdigest()[:16]
+
+
+def served_with(target: Target) -> Mapping[str, str]:
+    """What is served beside the target's weights: a digest of its files, of each adapter its own.
+
+    The files are those of the tokenizer, the chat templates and the defaults of sampling, where
+    the engine looks for them. Empty where none of it is a local file.
+    """
+    digest, files = hashlib.sha256(), list(_beside(target))
+    for path in files:
+        digest.update(_edges(path))
+    adapters = {f"lora {name}": identity(path) for name, path in _adapters(target.engine_args)}
+    found = {"files": digest.hexdigest()[:16] if files else "", **adapters}
+    return {name: value for name, value in found.items() if value}
+
+
+def _beside(target: Target) -> Iterator[Path]:
+    args = target.engine_args
+    defaults = args.get("generation_config", "auto")
+    # With `vllm` the engine takes the tokens that end a reply from there all the same.
+    folder = target.model if defaults in ("auto", "vllm") else str(defaults)
+    yield from _found(Path(str(args.get("tokenizer") or target.model)), TOKENIZER)
+    yield from _found(Path(folder), [DEFAULTS])
+    given = Path(str(args.get("chat_template") or ""))
+    if _is_file(given):
+        yield given
+
+
+def _adapters(engine_args: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
+    """Name and path of each adapter, in any of the forms that vLLM takes (config/lora.py)."""
+    given = engine_args.get("lora_modules")
+    for item in given if isinstance(given, list) else [given]:
+        module = _module(item)
+        if "path" in module:
+            yield str(module.get("name")), str(module["path"])
+
+
+def _module(item: JSON) -> Mapping[str, JSON]:
+    if isinstance(item, str) and "=" in item and "," not in item:
+        name, _, path = item.partition("=")
+        return {"name": name, "path": path}
+    try:
+        found = json.loads(item) if isinstance(item, str) else item
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _found(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted(p for pattern in patterns for p in folder.glob(pattern) if p.is_file())
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the template itself instead of its name
+        return False
+
+
+def _edges(path: Path) -> bytes:
+    """Name, size, head and tail: all there is of a small file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(EDGE)
+        file.seek(max(size - EDGE, 0))
+        return f"{path.name} {size}".encode() + head + file.read(EDGE)
 
 
 def model_defaults(target: Target) -> Mapping[str, JSON]:

@@ -11,10 +11,10 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import request_times
 from autotune.core.methods import Method
 from autotune.core.steps import step_stats
-from autotune.core.texts import looping
+from autotune.core.texts import is_json, looping
 from autotune.core.trial import Launch, Pass
 from autotune.core.validity import Observed, first_flaw
-from autotune.ports import Counters, LoadResult, Surroundings
+from autotune.ports import Counters, LoadResult, RequestSample, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +96,17 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         times=request_times(result.samples),
         # What waited no longer than the client was late at worst may have waited for the client.
         queued=sum(s.waited_s > result.event_loop_lag_s for s in result.samples),
+        not_json=sum(map(_not_json, result.samples)),
         invalid=flaw.why if flaw else None,
         remedy=flaw.remedy if flaw else "",
     )
+
+
+def _not_json(sample: RequestSample) -> bool:
+    """Whether a reply that ended by itself was to be JSON and is none."""
+    if sample.json_text is None or sample.error or sample.finish_reason == "length":
+        return False
+    return not is_json(sample.json_text)
 
 
 def _method(launch: Launch) -> Method | None:

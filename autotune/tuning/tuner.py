@@ -15,7 +15,7 @@ from autotune.core.recommendation import of_stage
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
-from autotune.tuning.identity import identity
+from autotune.tuning.identity import identity, served_with
 from autotune.tuning.journal import mark_told, salvage
 from autotune.tuning.ledger import Ledger, record_id
 from autotune.tuning.paths import StudyPaths
@@ -140,6 +140,7 @@ def fingerprint(spec: StudySpec, probe: Mapping[str, str]) -> str:
         "chat_template_kwargs": dict(workload.chat_template_kwargs),
         "probe": dict(probe),
         **_given({"lora": workload.lora, "response_format": workload.response_format}),
+        **_given({"served_with": served_with(spec.target) or None}),
     }
     text = json.dumps(parts, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,5 +1,6 @@
 """What the verbs tell of what is stored: show, plan; and what is kept of a study."""
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from autotune.cli import running, showing
 from autotune.cli.app import app
 from autotune.cli.preparing import prepare
 from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
+from autotune.core.host import HostLoad
 from autotune.core.plan import pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Measurement, Record
@@ -81,6 +83,61 @@ def test_show_has_the_figures_of_the_report(
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     assert cells[4:6] == [f"{found[1].throughput:.1f}", f"{found[4].throughput:.1f}"]
     assert cells[7] == found[None].speedup.show()
+
+
+def shown_passes(root: Path, capsys: pytest.CaptureFixture[str], *hosts: HostLoad | None) -> str:
+    """The table of passes of a baseline whose six passes had these hosts in turn."""
+    paths = StudyPaths(root=root, name=SPEC.name)
+    storage = f"sqlite:///{paths.database}"
+    about = {"file": "candidates.yaml", "fingerprint": "f0f0f0f0", "storage": storage}
+    save(SavedStudy(spec=SPEC, probe={}, **about), paths)
+    record = make_record()
+    assert record.measurement
+    passes = [
+        replace(p, host=host)
+        for p, host in zip(record.measurement.passes, itertools.cycle(hosts), strict=False)
+    ]
+    outcome = replace(record.measurement, passes=tuple(passes))
+    Ledger(storage, SPEC).tell(replace(record, outcome=outcome), 1.0)
+    showing.show(SPEC.name, root, passes=True)
+    return capsys.readouterr().out.partition("passes\n")[2].partition("└")[0]
+
+
+def test_passes_show_what_the_machine_gave(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A remark on the host points here; what it did not tell is a dash, and no reading is empty."""
+    readings = HostLoad(load_1m=1.94, steal=0.031, cpu_mhz=2449.6)
+    text = shown_passes(tmp_path, capsys, readings, HostLoad(load_1m=2.0), None)
+    head, *rows = [
+        [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+        for line in text.splitlines()
+        if line.startswith(("┃", "│"))
+    ]
+    column = head.index("load, steal, MHz")
+    assert [row[column] for row in rows[:3]] == ["1.9, 3%, 2450", "2.0, -, -", ""]
+    assert not any("GPU" in name for name in head)
+
+
+def test_passes_on_a_gpu_show_its_clock_heat_and_power(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the host's own readings."""
+    text = shown_passes(
+        tmp_path, capsys, HostLoad(steal=0.0, gpu_mhz=1980.0, gpu_celsius=61.0, gpu_watts=402.2)
+    )
+    assert "GPU MHz, °C, W" in text
+    assert text.count(" 1980, 61, 402 ") == 6
+    assert text.count(" -, 0%, - ") == 6
+
+
+def test_without_readings_the_passes_stay_narrow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No empty columns."""
+    text = shown_passes(tmp_path, capsys, None, HostLoad())
+    assert "MHz" not in text
+    assert "step ms" in text
 
 
 def test_a_throughput_is_the_geometric_mean_over_blocks() -> None:

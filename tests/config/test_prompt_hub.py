@@ -1,7 +1,10 @@
 """Data sets of the hub, read through a double of `datasets`, and without it."""
 
+import importlib
 import importlib.util
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +96,90 @@ def test_without_the_package_the_remedy_is_told() -> None:
     (fault,) = read_hub(SOURCE, seed=0).faults
     assert "pip install datasets" in fault
     assert "save the prompts as JSON lines" in fault
+
+
+PACKAGE = {
+    "__init__.py": """
+from datasets import exceptions
+
+def load_dataset(name, subset, *, split, streaming):
+    {before}
+    def rows():
+        yield from ({{"prompt": f"p{{i}}"}} for i in range(30))
+        {after}
+    return rows()
+""",
+    "exceptions.py": """
+class DatasetsError(Exception):
+    pass
+
+class DatasetBuildError(DatasetsError):
+    pass
+
+class DatasetGenerationError(DatasetBuildError):
+    pass
+""",
+}
+Install = Callable[..., None]
+GENERATION = 'raise exceptions.DatasetGenerationError("An error occurred") from KeyError("column")'
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """A package `datasets` that fails as a test wants, found before any that is installed."""
+
+    def install(before: str = "pass", after: str = "pass") -> None:
+        (tmp_path / "datasets").mkdir()
+        for name, text in PACKAGE.items():
+            code = text.format(before=before, after=after) if name == "__init__.py" else text
+            (tmp_path / "datasets" / name).write_text(code, encoding="utf-8")
+        importlib.invalidate_caches()
+
+    for name in loaded():
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield install
+    for name in loaded():
+        del sys.modules[name]
+
+
+def loaded() -> list[str]:
+    """The modules of `datasets`, whichever it is."""
+    return [name for name in sys.modules if name.partition(".")[0] == "datasets"]
+
+
+def test_rows_of_the_package_are_read(installed: Install) -> None:
+    """As any loader's."""
+    installed()
+    assert len(ids(read_hub(SOURCE, seed=0))) == 30
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (GENERATION, "An error occurred: 'column'"),
+        ('raise exceptions.DatasetsError("no such split\\nsecond line")', "no such split"),
+        ('raise RuntimeError("Dataset scripts are no longer supported.")', "no longer supported"),
+        ('raise ImportError("To support decoding, install soundfile")', "install soundfile"),
+        ("raise EOFError", "EOFError"),
+    ],
+)
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_what_the_package_raises_is_one_fault(
+    installed: Install, raised: str, message: str, place: str
+) -> None:
+    """At once or at some row, with what began it and the remedy; the rest of it is left out."""
+    installed(**{place: raised})
+    (fault,) = read_hub(SOURCE, seed=0).faults
+    assert fault.startswith("org/name/en[test]: ")
+    assert message in fault
+    assert "second line" not in fault
+    assert ".;" not in fault
+    assert fault.endswith("; save the prompts as JSON lines and name that file")
+
+
+def test_a_fault_of_ours_is_not_taken_for_one_of_the_package(installed: Install) -> None:
+    """It ends as a traceback, which is where it can be mended."""
+    installed(before='raise TypeError("ours")')
+    with pytest.raises(TypeError, match="ours"):
+        read_hub(SOURCE, seed=0)

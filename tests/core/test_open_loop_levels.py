@@ -103,7 +103,7 @@ def test_every_sentence_says_that_it_is_latency_at_that_rate() -> None:
     """With what else is compared at the other levels."""
     result = recommend(SPEC, RECORDS)
     where = (
-        "weighted over output throughput at concurrency 1 and mean E2E latency at 2.5 requests/s "
+        "weighted over time per reply at concurrency 1 and mean E2E latency at 2.5 requests/s "
         "(at most 4 under way)"
     )
     assert over_levels(SPEC) == where

@@ -118,6 +118,18 @@ def test_warnings_of_the_log_are_counted() -> None:
     assert "still validate" in doubt.remedy
 
 
+def test_replies_that_are_no_json_are_counted() -> None:
+    """Of both arms: six passes of four or sixteen requests, two bad replies in each."""
+    doubt = only(baseline(), changed(arm(), not_json=2))
+    assert not doubt.invalid
+    assert doubt.why == (
+        "12 of 60 replies are no JSON, which response_format asked for; of the baseline's 0 of 60"
+    )
+    both = only(changed(baseline(), not_json=1), changed(arm(), not_json=2))
+    assert both.why.endswith("of the baseline's 6 of 60")
+    assert found(changed(baseline(), not_json=1), arm()) == {}
+
+
 def test_a_host_that_gave_less_is_told() -> None:
     """On either side, with the first reading."""
     doubt = only(changed(baseline(), host=HostLoad(steal=0.2)), arm())

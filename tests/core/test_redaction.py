@@ -1,8 +1,8 @@
-"""Which names hold credentials."""
+"""Which names hold credentials, and which lines of a log quote what was said."""
 
 import pytest
 
-from autotune.core.redaction import is_secret, shown, withheld
+from autotune.core.redaction import WITHHELD, is_secret, shown, withheld, without_quotes
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,28 @@ def test_the_two_lists_are_the_whole() -> None:
     env = {"B": "2", "A": "1", "HF_TOKEN": "x"}
     assert shown(env) == {"A": "1", "B": "2"}
     assert withheld(env) == ["HF_TOKEN"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Failed to advance FSM for request r1 for tokens 17. Please file an issue.",
+        "Unexpected: grammar rejected tokens [17, 4] for request r1. Terminating request.",
+        "Unexpected: grammar terminated or rejected draft token 17 for request r1 during bitmask",
+        "Request r1 details: prompt: 'hello', prompt_token_ids: [17], prompt_embeds shape: None.",
+        "Request r1 JSON body: {'messages': [{'content': '17'}]}",
+        "Generated response r1 (streaming delta): output: '17', finish_reason: stop",
+        "Generated response r1 details: output_token_ids: [17]",
+    ],
+)
+def test_lines_that_quote_what_was_said_are_left_out(line: str) -> None:
+    """The lines around them stay as they are, also without an end."""
+    log = f"INFO fine\nERROR 11-30 04:10:05 [x.py:1] {line}\nINFO 17 requests"
+    assert without_quotes(log) == f"INFO fine\n{WITHHELD}\nINFO 17 requests"
+
+
+def test_other_lines_of_a_log_stay() -> None:
+    """What it says of requests without quoting them."""
+    log = "Received request r1: params: SamplingParams(), lora_request: None.\r\nlast\n\n"
+    assert without_quotes(log) == log
+    assert without_quotes("") == ""

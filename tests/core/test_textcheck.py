@@ -67,6 +67,52 @@ def test_a_second_plain_launch_is_the_reference() -> None:
     assert (overall.candidate, overall.matched, overall.compared) == (BASELINE, 1, 2)
 
 
+def talk(
+    texts: list[str], candidate: str = BASELINE, k: int = 0, *, launch: str = "000"
+) -> list[Reply]:
+    """The replies to the turns of one conversation."""
+    ids = ["81", *(f"81#{i}" for i in range(2, len(texts) + 1))]
+    return [
+        make_reply(text, candidate, k, prompt=ident, launch=launch)
+        for ident, text in zip(ids, texts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "compared", "matched"),
+    [
+        ([WORDS, WORDS, WORDS], 3, 3),
+        ([WORDS, LATE, EARLY], 2, 1),
+        ([LATE, WORDS, EARLY], 1, 0),
+    ],
+)
+def test_a_conversation_is_compared_up_to_the_first_difference(
+    turns: list[str], compared: int, matched: int
+) -> None:
+    """The turns after it hold another reply, so they ask something else."""
+    others = talk(turns, "eagle", 2, launch="001")
+    (overall,) = [m for m in compare_texts([*talk([WORDS] * 3), *others]) if not m.concurrency]
+    assert (overall.compared, overall.matched, overall.early) == (compared, matched, 0)
+
+
+def test_each_launch_has_its_own_conversation() -> None:
+    """What parted in one launch was said alike in the next, and is compared there."""
+    plain = talk([WORDS, WORDS])
+    parted = talk([LATE, EARLY], "eagle", 2, launch="001")
+    alike = talk([WORDS, WORDS], "eagle", 2, launch="002")
+    (overall,) = [m for m in compare_texts([*plain, *parted, *alike]) if not m.concurrency]
+    assert (overall.compared, overall.matched) == (3, 2)
+
+
+@pytest.mark.parametrize("ids", [("case#2", "case#3"), ("case", "case#3"), ("case#1", "case#2")])
+def test_a_prompt_that_is_only_called_so_is_no_later_turn(ids: tuple[str, str]) -> None:
+    """Without the turns before it there is nothing that it could follow."""
+    plain = [make_reply(WORDS, prompt=i) for i in ids]
+    other = [make_reply(LATE, "eagle", 2, prompt=i, launch="001") for i in ids]
+    (overall,) = [m for m in compare_texts([*plain, *other]) if not m.concurrency]
+    assert (overall.compared, overall.matched) == (2, 0)
+
+
 def test_what_cannot_be_compared_is_not_counted() -> None:
     """Another prompt, another split, another key, no marks at all: neither match nor difference."""
     replies = arm([WORDS])

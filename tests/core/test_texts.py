@@ -1,10 +1,10 @@
-"""Loops are found whatever is repeated, and honest text is left alone."""
+"""Loops are found whatever is repeated, and honest text is left alone; JSON is told from text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.core.texts import looping
+from autotune.core.texts import asks_for_json, is_json, looping
 
 PROSE = (
     "The library opens at nine on weekdays and at ten on Saturdays; on Sundays it is closed. "
@@ -52,3 +52,30 @@ def test_a_phrase_of_ten_words_is_found_wherever_it_begins(phrase: list[str], cu
 def test_words_that_never_come_again_are_no_loop(count: int) -> None:
     """However long the reply is."""
     assert not looping(" ".join(f"w{i}" for i in range(count)))
+
+
+@pytest.mark.parametrize("text", ['{"a": [1, 2]}', ' {"a": "b"}\n', "3", '"\\ud800"'])
+def test_json_is_what_a_parser_takes(text: str) -> None:
+    """White space around it does no harm."""
+    assert is_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yes", '{"a": 1', '{"a": 1} {"a": 2}', pytest.param("[" * 100_000, id="nested")],
+)
+def test_what_no_parser_takes_is_no_json(text: str) -> None:
+    """Cut, doubled, or nested without end."""
+    assert not is_json(text)
+
+
+def test_two_formats_of_vllm_are_json() -> None:
+    """A structural tag wraps JSON in text of its own."""
+    asked = [t for t in ("json_schema", "json_object", "structural_tag", "text") if asks(t)]
+    assert asked == ["json_schema", "json_object"]
+    assert not asks_for_json(None)
+
+
+def asks(kind: str) -> bool:
+    """Whether a format of this type asks for JSON."""
+    return asks_for_json({"type": kind})

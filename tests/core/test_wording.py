@@ -19,7 +19,8 @@ def test_a_speedup_never_stands_alone(scale: float, *, confirmed: bool) -> None:
     result = recommend(SPEC, make_study_records(scale=scale, confirmed=confirmed))
     assert result.speedup is not None
     text = headline(SPEC, result)
-    assert result.speedup.show() in text
+    assert f"{result.speedup.show()} (95% interval) the speed of plain decoding, " in text
+    assert "throughput" not in text
     assert "concurrency 1 and 4" in text
     assert "temperature 0, seed 0" in text
     assert ("confirmed by" if confirmed else "unverified") in text

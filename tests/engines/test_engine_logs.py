@@ -117,6 +117,13 @@ def test_a_healthy_log_has_no_known_cause(name: str) -> None:
     assert detail.startswith("the engine ended (exit status 1); its last lines:")
 
 
+def test_the_last_lines_do_not_quote_replies() -> None:
+    """They go wherever a failure is told."""
+    _, detail = start_failure("INFO up\nFailed to advance FSM for request r1 for tokens 31337.\n")
+    assert "INFO up\n" in detail
+    assert "31337" not in detail
+
+
 def test_the_broken_console_script() -> None:
     """The CPU wheel's `vllm` command, recorded: told apart, with the launcher that works."""
     text = _logs.read(LOGS / "launcher-broken.log")

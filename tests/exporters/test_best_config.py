@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from autotune.core.recommendation import Recommendation, recommend
+from autotune.core.statistics import Interval
 from autotune.core.study import JSON, Target
 from autotune.exporters.best_config import PLUGIN, prompts_sha256, unverified
 from autotune.exporters.vllm_yaml import PLUGIN as VLLM_YAML
@@ -120,6 +121,21 @@ def test_an_interval_without_bounds_has_no_high_end() -> None:
     speedup = dig(read(result), "evidence.speedup")
     assert isinstance(speedup, dict)
     assert set(speedup) == {"mean", "low"}
+
+
+def test_both_estimates_stand_beside_the_speedup() -> None:
+    """By steps where that is known, and the plain ratio of throughputs always."""
+    result = recommend(SPEC, make_study_records())
+    bare, level = result.levels
+    assert bare.by_steps is None
+    steps = Interval(mean=1.25, low=1.2, high=1.3)
+    stepped = replace(result, levels=(bare, replace(level, speedup=steps, by_steps=steps)))
+    document = yaml.safe_load(PLUGIN.render(SPEC, stepped, PROVENANCE))
+    first, second = document["evidence"]["levels"]
+    assert "by_steps" not in first
+    assert first["by_throughput"] == first["speedup"]
+    assert second["by_steps"] == second["speedup"] == {"mean": 1.25, "low": 1.2, "high": 1.3}
+    assert second["by_throughput"]["mean"] == pytest.approx(level.by_throughput.mean, rel=1e-5)
 
 
 def test_an_adapter_and_a_response_format_are_part_of_the_evidence() -> None:

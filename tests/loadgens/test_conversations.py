@@ -3,7 +3,7 @@
 The stub's third reply is one of three tokens, and so on: replies are told apart by their words.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from autotune.core.study import JSON, Prompt, Workload
@@ -156,6 +156,25 @@ def test_a_prompt_has_its_own_bound_and_format() -> None:
         "json_object",
     ]
     assert seen.bodies[0]["response_format"] == SCHEMA
+
+
+def test_what_is_to_be_json_is_kept_without_its_reasoning() -> None:
+    """Of every turn whose format asks for JSON, the workload's or its own; of no other."""
+
+    def thinking(index: int) -> Iterator[Step]:
+        yield HEAD + framed(ROLE) + framed(delta("", 1, reasoning="Hm."))
+        yield framed(delta(f'{{"a": {index}}}', 2, "stop"))
+        yield framed(final_usage(2)) + framed(DONE) + LAST_CHUNK
+
+    plain_text: dict[str, JSON] = {"type": "text"}
+    workload = replace(WORKLOAD, response_format={"type": "json_object"})
+    talks = (talk("1", "a", "b"), replace(talk("2", "c"), response_format=plain_text))
+    with stub(thinking) as seen:
+        result = send(seen, *talks, workload=workload)
+        other = send(seen, talk("1", "a"))
+    assert [s.json_text for s in result.samples] == ['{"a": 0}', '{"a": 1}', None]
+    assert result.samples[0].text == 'Hm.{"a": 0}'
+    assert [s.json_text for s in other.samples] == [None]
 
 
 def test_requests_name_the_adapter() -> None:

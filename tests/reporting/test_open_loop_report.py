@@ -58,6 +58,8 @@ def test_best_config_has_rate_latency_and_goodput() -> None:
     closed, level = found["levels"]
     assert "request_rate" not in closed
     assert level["request_rate"] == 2.5
+    assert "by_throughput" in closed
+    assert not {"by_steps", "by_throughput"} & level.keys()
     ratio = level["baseline"]["mean_e2e_ms"] / level["candidate"]["mean_e2e_ms"]
     assert abs(ratio / level["speedup"]["mean"] - 1) < 1e-4
     assert {"goodput", "good_share", "requests"} <= closed["baseline"].keys()

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from autotune.core.recommendation import recommend
+from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.study import Constraint, Objective
 from autotune.reporting._drawing import DPI, WIDTH_IN, legend_columns, styles_of
 from autotune.reporting.figures import acceptance_figure, curves_figure, figures
@@ -66,6 +67,26 @@ def test_the_title_is_the_verdict() -> None:
     title = curves_figure(SPEC, RESULT).get_suptitle()
     assert title.startswith("Speculate: eagle at K = 2")
     assert "temperature 0" in curves_figure(SPEC, RESULT).texts[-1].get_text()
+
+
+def test_the_note_says_what_the_ratio_is_of() -> None:
+    """Times per reply where steps tell them, else throughputs."""
+    notes = [
+        curves_figure(SPEC, result).texts[-1].get_text() for result in (RESULT, with_steps(RESULT))
+    ]
+    assert notes[0].startswith("Ratio of output tokens/s, temperature 0")
+    assert notes[1].startswith("Ratio of reply times at equal length, temperature 0")
+
+
+def with_steps(result: Recommendation) -> Recommendation:
+    """The result of a study whose every point goes by steps."""
+    return replace(
+        result,
+        search=tuple(
+            replace(c, points=tuple(replace(p, by_steps=p.speedup) for p in c.points))
+            for c in result.search
+        ),
+    )
 
 
 def test_the_baseline_is_always_in_sight() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autotune.core.recommendation import recommend
+from autotune.core.redaction import WITHHELD
 from autotune.core.replychecks import check_replies
 from autotune.core.trial import Record
 from autotune.trackers.mlflow import MlflowTracker, tail
@@ -21,6 +22,10 @@ from tests.builders_study import make_study_records
 SPEC = make_spec()
 RECORDS = make_study_records()
 RESULT = recommend(SPEC, RECORDS)
+GRAMMAR = (
+    "(EngineCore pid=17) ERROR 11-30 04:10:05 [backend_xgrammar.py:201] Failed to advance FSM for "
+    "request chatcmpl-1 for tokens 31337. Please file an issue."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     home = tmp_path_factory.mktemp("mlflow store")
     launch = home / "launch"
     launch.mkdir()
-    (launch / "engine.log").write_text("x" * 70_000 + "\nlast line\n", encoding="utf-8")
+    (launch / "engine.log").write_text(f"{'x' * 70_000}\n{GRAMMAR}\nlast line\n", encoding="utf-8")
     (home / "report.md").write_text("the report", encoding="utf-8")
     uri = f"sqlite:///{home / 'mlflow.db'}"
     counts = []
@@ -151,7 +156,17 @@ class TestShown:
     def test_the_end_of_the_engine_log_is_kept(self, shown: Shown) -> None:
         """Whole lines, no more than fit into a glance."""
         folder = Path(shown.child("006/eagle/k2/measurement").info.artifact_uri)
-        assert (folder / "engine.log").read_text(encoding="utf-8") == "last line\n"
+        assert (folder / "engine.log").read_text(encoding="utf-8").endswith("]\nlast line\n")
+
+    def test_no_token_of_a_reply_reaches_an_artefact(self, shown: Shown) -> None:
+        """The line that quotes it only says that there was one."""
+        texts = [
+            path.read_text(encoding="utf-8", errors="replace")
+            for path in (shown.home / "mlartifacts").rglob("*")
+            if path.is_file()
+        ]
+        assert [text for text in texts if WITHHELD in text]
+        assert not [text for text in texts if "31337" in text]
 
     def test_artifacts_lie_beside_the_database(self, shown: Shown) -> None:
         """Not under whatever directory autotune was started in."""

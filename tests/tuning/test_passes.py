@@ -120,3 +120,20 @@ def test_the_clients_own_work_is_told_as_a_share() -> None:
     busy = passed(cpu_s=9.0)
     assert busy.invalid is not None
     assert "it is the bottleneck" in busy.invalid
+
+
+def test_replies_that_are_no_json_are_counted() -> None:
+    """Where JSON was asked for and the reply ended by itself; without reasoning or failures."""
+    one = replace(sample("p", 120, 10.0, None), finish_reason="stop", text="Thinking.")
+    samples = (
+        replace(one, json_text='{"a": 1}'),
+        replace(one, json_text='{"a": 1'),
+        replace(one, json_text="I cannot."),
+        replace(one, json_text='{"a": 1', finish_reason="length"),
+        replace(one, json_text="", error="the stream ended without [DONE]"),
+        one,
+    )
+    got = LoadResult(samples=samples, duration_s=10.0, client_cpu_s=0.1)
+    read = Readings(before=BEFORE, after=AFTER, steps_by_k=None)
+    assert as_pass(PLACE, got, read, observe(launch(), PLACE, got, read)).not_json == 2
+    assert passed(text="I cannot.").not_json == 0

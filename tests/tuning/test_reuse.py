@@ -1,15 +1,16 @@
 """What of an earlier run still counts after the file, or the machine, has changed."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune.core.plan import next_launch
-from autotune.core.study import Candidate, Search, Slo, StudySpec
+from autotune.core.study import JSON, Candidate, Search, Slo, StudySpec, Target
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.errors import UserError
-from autotune.tuning.identity import identity
+from autotune.tuning.identity import identity, served_with
 from autotune.tuning.ledger import Ledger, read_records, record_id
 from autotune.tuning.tuner import fingerprint, to_retry, usable
 from tests.builders import GMU, make_record, make_spec
@@ -59,6 +60,77 @@ def test_weights_retrained_in_place_are_another_draft(tmp_path: Path) -> None:
     (one / "model.safetensors").write_bytes(b"Weights")
     assert identity(str(one)) != before
     assert identity("some/hub-id") == ""
+
+
+FILES = {
+    "model/config.json": "{}",
+    "model/model.safetensors": "weights",
+    "model/generation_config.json": '{"top_k": 20}',
+    "model/tokenizer.json": "{}",
+    "model/tokenizer_config.json": "{}",
+    "model/chat_template.jinja": "{{ messages }}",
+    "model/additional_chat_templates/tools.jinja": "{{ tools }}",
+    "sql/adapter_config.json": '{"r": 8}',
+    "sql/adapter_model.safetensors": "adapter",
+    "chat/adapter_model.safetensors": "adapter",
+    "given.jinja": "{{ messages }}",
+}
+
+
+def served(root: Path) -> Target:
+    """A target of local files, with two adapters and a template of its own."""
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    modules: list[JSON] = [
+        f"sql={root / 'sql'}",
+        json.dumps({"name": "chat", "path": str(root / "chat"), "base_model_name": "b"}),
+    ]
+    args: dict[str, JSON] = {"chat_template": str(root / "given.jinja"), "lora_modules": modules}
+    return Target(model=str(root / "model"), engine_args=args)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_that_changes_what_is_served_is_in_the_fingerprint(
+    tmp_path: Path, name: str
+) -> None:
+    """Another chat template makes other prompts, another adapter other replies."""
+    spec = replace(SPEC, target=served(tmp_path))
+    before = fingerprint(spec, {})
+    (tmp_path / name).write_text(FILES[name])
+    (tmp_path / "model/README.md").write_text("what nobody serves")
+    assert fingerprint(spec, {}) == before
+    (tmp_path / name).write_text(FILES[name].upper() + " ")
+    assert fingerprint(spec, {}) != before
+
+
+def test_files_that_the_engine_is_pointed_to_count_instead(tmp_path: Path) -> None:
+    """A tokenizer or defaults of sampling from another folder."""
+    target = served(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "generation_config.json").write_text("{}")
+    (other / "tokenizer_config.json").write_text("{}")
+    args = {"generation_config": str(other), "tokenizer": str(other)}
+    pointed = replace(target, engine_args={**target.engine_args, **args})
+    before = served_with(pointed)
+    (tmp_path / "model/generation_config.json").write_text("{}")
+    (tmp_path / "model/tokenizer_config.json").write_text('{"a": 1}')
+    assert served_with(pointed) == before
+    for name in ("generation_config.json", "tokenizer_config.json"):
+        (other / name).write_text('{"b": 1}')
+        assert served_with(pointed) != before
+        before = served_with(pointed)
+
+
+def test_what_lies_on_the_hub_has_no_identity() -> None:
+    """Nor has a template that is written out; nothing is asked of the network."""
+    args: dict[str, JSON] = {
+        "chat_template": "{% for m in messages %}" * 200,
+        "lora_modules": {"name": "sql", "path": "org/adapter"},
+    }
+    assert served_with(Target(model="org/model", engine_args=args)) == {}
+    assert served_with(Target(model="org/model", engine_args={"lora_modules": ["nonsense"]})) == {}
 
 
 def test_another_memory_share_is_measured_anew() -> None:

@@ -1,13 +1,16 @@
 """A data set of the Hugging Face hub, read with the package `datasets` where that is installed.
 
 Rule: the package is imported when a data set is read and at no other time; what it cannot get is a
-fault with a remedy, not a traceback.
+fault with a remedy, not a traceback. It has errors of its own (datasets/exceptions.py), and lets
+those of the packages it stands on through: all of them become a ValueError here, and nothing else.
 """
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,18 +42,60 @@ class HubDataset:
 Load = Callable[[HubDataset], Iterable[Mapping[str, JSON]]]
 
 
-def load_rows(source: HubDataset) -> Iterable[Mapping[str, JSON]]:
-    """The rows as `datasets` gives them; raises ValueError or OSError when it cannot."""
+_REMEDY = "save the prompts as JSON lines and name that file"
+
+
+def load_rows(source: HubDataset) -> Iterator[Mapping[str, JSON]]:
+    """The rows as `datasets` gives them; raises ValueError when it cannot."""
     if importlib.util.find_spec("datasets") is None:
         raise ValueError(
             "the package `datasets` is not installed beside autotune: `pip install datasets`; or "
-            "save the prompts as JSON lines and name that file"
+            f"{_REMEDY}"
         )
-    datasets: Any = importlib.import_module("datasets")
-    rows: Iterable[Mapping[str, JSON]] = datasets.load_dataset(
-        source.name, source.subset, split=source.split, streaming=source.limit is not None
-    )
-    return rows
+    with _told():
+        datasets: Any = importlib.import_module("datasets")
+        # What is streamed is fetched row by row, so it may fail at any of them.
+        yield from datasets.load_dataset(
+            source.name, source.subset, split=source.split, streaming=source.limit is not None
+        )
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn what `datasets` raises into one ValueError with the first cause and the remedy."""
+    try:
+        yield
+    except _troubles() as error:
+        first: BaseException = error
+        while first.__cause__ is not None:  # "An error occurred while generating the dataset"
+            first = first.__cause__
+        raise ValueError(f"{_line(error, first)}; {_REMEDY}") from error
+
+
+def _line(error: BaseException, first: BaseException) -> str:
+    lines = [str(e).strip().partition("\n")[0].rstrip(".: ") for e in (error, first)]
+    named = [line or type(e).__name__ for line, e in zip(lines, (error, first), strict=True)]
+    return ": ".join(dict.fromkeys(named))
+
+
+def _troubles() -> tuple[type[BaseException], ...]:
+    """All that reading a data set raises on its own account.
+
+    ImportError: a format that needs another package. RuntimeError: a data set that is a script,
+    which datasets 4 runs no more; what is not implemented. EOFError: a torn archive.
+    """
+    found: list[type[BaseException]] = [OSError, ValueError, ImportError, RuntimeError, EOFError]
+    for module, name in (
+        ("datasets.exceptions", "DatasetsError"),
+        ("httpx", "HTTPError"),  # huggingface_hub 1
+        ("httpx2", "HTTPError"),  # and 2
+        ("aiohttp", "ClientError"),
+        ("pyarrow.lib", "ArrowException"),
+    ):
+        # Only what is loaded can have been raised.
+        if hasattr(sys.modules.get(module), name):
+            found.append(getattr(sys.modules[module], name))
+    return tuple(found)
 
 
 def read_hub(source: HubDataset, *, seed: int, load: Load = load_rows) -> Prompts:
