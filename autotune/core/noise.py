@@ -34,10 +34,10 @@ class LaunchEffect:
 
 
 # Prior of the launch effect: its standard deviation and the weight it gets, in degrees of freedom.
-# Five equal launches of the demo's baseline, one after the other on a quiet machine, had 1.2 %
-# (studies/smollm2-135m/results/equal-launches.json); hours are less quiet than minutes, so it is
-# taken for 2 %.
-PRIOR_SD = 0.02
+# On a quiet machine the recorded demo's equal launches differ by 1.3 % (fitted by
+# studies/benchmarks/fitting.py), five others, one after the other, by 1.2 %
+# (studies/smollm2-135m/results/equal-launches.json).
+PRIOR_SD = 0.0135
 PRIOR_DOF = 4.0
 
 
@@ -73,19 +73,23 @@ class Noise:
 
 
 def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:
-    """The noise from all records of a study, every split and stage."""
-    return Noise(
-        launch=launch_effect(equal_launches(records, levels)),
-        passes={lv.concurrency: pass_effect(passes_at(records, lv.concurrency)) for lv in levels},
-    )
+    """The noise from all records of a study, every split and stage.
+
+    A machine whose passes scatter more than those that the priors come from is taken to start its
+    launches less alike, too, by the same factor, until its own launches tell.
+    """
+    passes = {lv.concurrency: pass_effect(passes_at(records, lv.concurrency)) for lv in levels}
+    scatter_sd = sum(effect.sd for effect in passes.values()) / max(len(passes), 1)
+    prior_sd = PRIOR_SD * max(scatter_sd / PASS_PRIOR_SD, 1.0)
+    return Noise(launch=launch_effect(equal_launches(records, levels), prior_sd), passes=passes)
 
 
-def launch_effect(groups: Sequence[Sequence[float]]) -> LaunchEffect:
+def launch_effect(groups: Sequence[Sequence[float]], prior_sd: float = PRIOR_SD) -> LaunchEffect:
     """The launch effect from groups of equal launches, each given by its mean log throughput.
 
     Groups of one tell nothing and are ignored; the prior counts as `PRIOR_DOF` degrees of freedom.
     """
-    squares, dof, launches = PRIOR_DOF * PRIOR_SD**2, PRIOR_DOF, 0
+    squares, dof, launches = PRIOR_DOF * prior_sd**2, PRIOR_DOF, 0
     for group in groups:
         if len(group) > 1:
             squares += float(np.var(group, ddof=1)) * (len(group) - 1)

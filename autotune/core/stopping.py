@@ -1,11 +1,11 @@
 """When measuring may stop: a K is beaten or known, a candidate cannot win, a draft is useless.
 
 Rules: nothing is stopped before it and its rival have `min_blocks` valid blocks in common; a rival
-is a fair comparison that keeps the constraints; who is within the tolerance of the best
-is never called beaten. A test that is looked at after every block errs more often than its level
-says, so the error is spent: each look at each rival gets an equal share of `ERROR`, and the shares
-add up to it whatever the looks have in common (Bonferroni; Jennison and Turnbull, Group Sequential
-Methods, 2000, chapter 7, for spending in general).
+is a fair comparison that keeps the constraints; who is within the tolerance of the best is never
+called beaten. A test that is looked at after every block errs more often than its level says, so
+the error is spent: each look at each rival, at each level, gets an equal share of `ERROR`, and the
+shares add up to it whatever the looks have in common (Bonferroni; Jennison and Turnbull, Group
+Sequential Methods, 2000, chapter 7, for spending in general).
 """
 
 import math
@@ -104,7 +104,8 @@ def settle(state: State, level: Level, active: Sequence[int], looks: int) -> lis
     best = _leader(state, found, [k for k in rivals if _allowed(state, found, (name, k), level)], c)
     if best is None:
         return []
-    share = ERROR / (looks * max(len(state.launch.num_speculative_tokens) - 1, 1))
+    tests = looks * max(len(state.launch.num_speculative_tokens) - 1, 1)
+    share = ERROR / (tests * len(state.spec.workload.levels))
     tolerance = state.spec.objective.tolerance
     pairs = {k: found.estimate((name, k), (name, best), c) for k in rivals if k != best}
     stopped = [

@@ -127,12 +127,16 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
     for _ in range(launches):
         launch = replace(LIVE, max_blocks=spec.search.max_blocks)
         passes = _live_passes(noise, spec, dice)
+        design = Design(launches=1, blocks=spec.search.max_blocks)
+        plain = _passes(noise, design, _replies(design, 0, dice), 0.0, dice)
+        baseline = _record(BASELINE, 0, 0, plain)
+        known = [replace(baseline, trial=replace(baseline.trial, stage=Stage.BASELINE))]
         state = State(
             spec=spec,
             launch=launch,
             passes=passes,
-            known=(),
-            noise=noise_of((), ()),
+            known=known,
+            noise=noise_of(known, spec.workload.levels),
             fingerprint="",
         )
         wrong += any(stopped_wrongly(state, level) for level in spec.workload.levels)
