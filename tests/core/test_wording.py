@@ -12,7 +12,7 @@ from tests.builders_study import make_study_records
 SPEC = make_spec()
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.8, 0.6])
+@pytest.mark.parametrize("scale", [1.0, 0.785, 0.6])
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_speedup_never_stands_alone(scale: float, *, confirmed: bool) -> None:
     """Interval, concurrency levels and sampling are in the same sentence."""
@@ -27,7 +27,7 @@ def test_a_speedup_never_stands_alone(scale: float, *, confirmed: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "opening"), [(1.0, "Speculate"), (0.8, "Inconclusive"), (0.6, "Do not speculate")]
+    ("scale", "opening"), [(1.0, "Speculate"), (0.785, "Inconclusive"), (0.6, "Do not speculate")]
 )
 def test_the_verdict_comes_first(scale: float, opening: str) -> None:
     """A reader who stops after three words knows what to do."""

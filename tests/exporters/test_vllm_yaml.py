@@ -53,7 +53,7 @@ def test_the_export_is_byte_for_byte_what_the_winner_was_launched_with() -> None
     assert exported == render_engine_args(SPEC, EAGLE, 2, GMU)
 
 
-@pytest.mark.parametrize("scale", [0.8, 0.6])
+@pytest.mark.parametrize("scale", [0.785, 0.6])
 def test_without_the_verdict_speculate_the_baseline_is_exported(scale: float) -> None:
     """A tie, a doubt or a loss deploys plain decoding."""
     result = recommend(SPEC, make_study_records(scale=scale))
