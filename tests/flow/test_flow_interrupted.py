@@ -73,7 +73,8 @@ def test_ctrl_c_while_a_server_starts(tmp_path: Path) -> None:
 
 def test_two_at_once_and_a_termination(tmp_path: Path) -> None:
     """The second `run` is refused with exit 2; SIGTERM ends the first one with exit 143."""
-    study = desk(tmp_path, SMALL)
+    world = yaml.safe_load((desk(tmp_path, SMALL).folder / "world.yaml").read_text())
+    study = desk(tmp_path, SMALL, world | {"time_scale": 10 * world["time_scale"]})
     with study.started("run", "candidates.yaml") as process:
         study.wait_for_passes(launch=1, count=1)
         second = study.run()

@@ -97,8 +97,9 @@ def test_the_interval_carries_the_launch_effect_of_all_that_is_known() -> None:
     """As the report's does: equal launches that differ make every interval wider."""
     records = make_study_records()
     winner, others = records[-1], records[:-1]
-    near = make_record("ngram", 2, Stage.CONFIRM), make_record("ngram", 2, Stage.CONFIRM, repeat=1)
-    apart = near[0], make_record("ngram", 2, Stage.CONFIRM, repeat=1, tput={1: 60.0, 4: 200.0})
+    one, again = (make_record("ngram", 2, Stage.CONFIRM, launch_id=i) for i in ("a", "b"))
+    other = make_record("ngram", 2, Stage.CONFIRM, launch_id="b", tput={1: 60.0, 4: 200.0})
+    near, apart = (one, again), (one, other)
     widths = []
     for pair in (near, apart):
         found = {v.name: v.value for v in metrics(SPEC, winner, [*others, *pair])}
