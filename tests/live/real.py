@@ -17,7 +17,7 @@ from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrde
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "studies" / "smollm2-135m" / "models"
 START_TIMEOUT_S = 600.0
-MEMORY = 0.2
+MEMORY = 0.3
 """gpu_memory_utilization: on a CPU the share of the RAM, which others may need, too."""
 
 NEEDS = [
