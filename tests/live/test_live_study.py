@@ -19,7 +19,7 @@ FILE = {
         "engine_args": {
             "max_model_len": 1024,
             "max_num_seqs": 4,
-            "dtype": "bfloat16",
+            "dtype": os.environ.get("AUTOTUNE_DEMO_DTYPE", "bfloat16"),  # as make chooses
             "enforce_eager": True,
         },
     },
