@@ -29,7 +29,8 @@ run: models ## Set up on first use, then tune the demo: autotune run candidates.
 	@$(BIN)/autotune run candidates.yaml $(ARGS) || $(FINISHED)
 
 .PHONY: test
-test: models check live ## Set up on first use, then everything: checks, tests, one short real vLLM run.
+test: models check ## Set up on first use, then everything: checks, tests, one short real vLLM run.
+	$(BIN)/python -m pytest -m "live and not witness" -v --timeout 1500
 
 .PHONY: setup
 setup: $(READY) ## Make the environment (.venv).
@@ -47,7 +48,7 @@ check: $(READY) ## The fast loop: format, lint, types, import contracts, tests w
 	$(BIN)/python -m pytest -m "not live and not gpu" -n 4 --dist loadfile
 
 .PHONY: live
-live: models ## The tests on a real vLLM (CPU or GPU).
+live: models ## The tests on a real vLLM (CPU or GPU), vLLM's own client beside ours included.
 	$(BIN)/python -m pytest -m live -v --timeout 1500
 
 .PHONY: format

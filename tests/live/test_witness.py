@@ -32,7 +32,7 @@ from autotune.core.study import JSON, Prompt
 from autotune.ports import LoadGenerator, Request, Server, find
 from tests.live.real import MODELS, NEEDS, ROOT, demo, serving
 
-pytestmark = NEEDS
+pytestmark = [*NEEDS, pytest.mark.witness]
 
 BENCHMARKS = ROOT / "studies" / "benchmarks"
 THROUGHPUT, TTFT = "output throughput", "median TTFT"
