@@ -19,8 +19,9 @@ from autotune.cli.progress import level_figure
 from autotune.cli.results import announce, provenance, write_results
 from autotune.core.host import HostLoad
 from autotune.core.plan import pending
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation, recommend
-from autotune.core.statistics import CONFIDENCE, Interval
+from autotune.core.statistics import Interval
 from autotune.core.study import Level
 from autotune.core.trial import Failure, Pass, Record, Stage
 from autotune.core.wording import conditions

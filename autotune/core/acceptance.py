@@ -5,11 +5,10 @@ negative rate; no drafts means "no acceptance known" (None), never 0.
 Source of the words: vllm/v1/spec_decode/metrics.py.
 """
 
-import math
 from dataclasses import dataclass, field
-from statistics import NormalDist
 
-CONFIDENCE = 0.95
+from autotune.core.proportion import wilson
+
 MIN_DRAFTS = 200
 """Fewer drafts than this say too little about acceptance."""
 
@@ -81,14 +80,9 @@ class AcceptanceProfile:
 
         They are not: within a draft the first refusal ends it, so the truth is somewhat wider.
         """
-        n, rate = self.counters.draft_tokens, self.rate
-        if rate is None:
+        if self.counters.draft_tokens == 0:
             return None
-        z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        centre = rate + z * z / (2 * n)
-        spread = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-        scale = 1 + z * z / n
-        return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+        return wilson(self.counters.accepted_tokens, self.counters.draft_tokens)
 
     @property
     def sufficient(self) -> bool:

@@ -4,13 +4,11 @@ Rules: a request is good only if it keeps all of them, and every request sent co
 it is computed from the times in the record, so other objectives need no other measurement.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
-from autotune.core.statistics import CONFIDENCE, Interval
+from autotune.core.proportion import wilson
+from autotune.core.statistics import Interval
 from autotune.core.study import Slo
 from autotune.core.trial import Pass
 
@@ -34,7 +32,8 @@ class Goodput:
 
         It takes requests for independent; those of one queue are not, so it is rather too narrow.
         """
-        return wilson(self.good, self.requests)
+        low, high = wilson(self.good, self.requests)
+        return Interval(mean=self.good / self.requests, low=low, high=high)
 
     def show(self) -> str:
         """`2.31 req/s, 94% [86%, 98%]`."""
@@ -60,19 +59,4 @@ def goodput(passes: Sequence[Pass], slo: Slo | None) -> Goodput | None:
         good=sum(known),
         requests=sum(p.requests for p in passes),
         duration_s=sum(p.duration_s for p in passes),
-    )
-
-
-def wilson(successes: int, trials: int) -> Interval:
-    """A share with Wilson's score interval (Wilson 1927), which is sound near 0 and 1, too."""
-    if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"need 0 <= successes <= trials, one at least, got {successes}/{trials}")
-    z = float(ndtri((1 + CONFIDENCE) / 2))
-    share, weight = successes / trials, z**2 / trials
-    centre = (share + weight / 2) / (1 + weight)
-    spread = math.sqrt(share * (1 - share) * weight + weight**2 / 4) / (1 + weight)
-    return Interval(
-        mean=share,
-        low=0.0 if successes == 0 else centre - spread,
-        high=1.0 if successes == trials else centre + spread,
     )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-CONFIDENCE = 0.95
+from autotune.core.proportion import CONFIDENCE
+
 BOOTSTRAP_LEAST = 5
 
 

@@ -16,8 +16,9 @@ from statistics import fmean
 
 from scipy.special import stdtrit
 
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.replies import Reply, agreeing_words, comparable
-from autotune.core.statistics import CONFIDENCE, Estimate, Interval, mean_of
+from autotune.core.statistics import Estimate, Interval, mean_of
 from autotune.core.trial import BASELINE
 
 EARLY_TOKENS = 5

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.noise import LaunchEffect
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation, Verdict
-from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import Sampling, Slo, StudySpec
 
 OPENING = {

@@ -14,9 +14,10 @@ from dataclasses import asdict
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
 from autotune.core.latency import FIGURES, Latencies
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
-from autotune.core.statistics import CONFIDENCE, Interval
+from autotune.core.statistics import Interval
 from autotune.core.study import JSON, Prompt, StudySpec
 from autotune.core.wording import headline
 from autotune.exporters._yaml import dump, without_nulls

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
-from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import Level, StudySpec
 from autotune.core.wording import level_words, sampling_words, short_headline
 from autotune.reporting._drawing import (

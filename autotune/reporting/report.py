@@ -12,10 +12,10 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
-from autotune.core.statistics import CONFIDENCE
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words

@@ -23,7 +23,7 @@ from recording import CANDIDATE, K, demo_records, read_records, record
 from smoke import equal_pairs
 from widths import widths
 
-from autotune.core.statistics import CONFIDENCE
+from autotune.core.proportion import CONFIDENCE
 from autotune.files import write_text
 
 HERE = Path(__file__).resolve().parent

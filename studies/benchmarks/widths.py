@@ -22,7 +22,7 @@ from autotune.core.arms import Arm
 from autotune.core.comparison import compare
 from autotune.core.noise import Noise as StudyNoise
 from autotune.core.noise import noise_of
-from autotune.core.statistics import CONFIDENCE
+from autotune.core.proportion import CONFIDENCE
 from autotune.core.study import Level
 from autotune.core.trial import Measurement, Pass, Record
 
