@@ -18,7 +18,7 @@ def test_prompts_that_begin_alike_do_not_help_each_other(tmp_path: Path) -> None
     assert [p.invalid for p in measured] == [None] * 6
     assert {p.prefix_hit_rate for p in measured} == {0.0}
     assert all(p.prompt_tokens > 8 * len(SYSTEM.split()) for p in measured)
-    assert all(0 < p.client_lag_ms < 200 for p in measured)
+    assert all(0 <= p.client_lag_ms < 200 for p in measured)
     assert all(p.host is not None and p.host.load_1m is not None for p in measured)
     assert all(p.client_cpu > 0 for p in measured)
     assert {(p.looping, p.preemptions, len(p.warnings)) for p in measured} == {(0, 0, 0)}
@@ -52,7 +52,7 @@ def test_requests_come_at_the_rate_at_every_k(tmp_path: Path) -> None:
         assert p.request_rate == rate
         assert p.mean_e2e_ms
         assert p.log_speed == -math.log(p.mean_e2e_ms)
-        assert 0 < p.client_lag_ms < 200
+        assert 0 <= p.client_lag_ms < 200
 
 
 def test_a_queue_at_the_slots_is_latency_and_not_lag(tmp_path: Path) -> None:
