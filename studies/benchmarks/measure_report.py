@@ -45,12 +45,15 @@ def _recorded(result: Mapping[str, Any]) -> str:
 
 
 def _noise(name: str, noise: Mapping[str, Any]) -> str:
-    by_level = ", ".join(f"{sd:.1%} at concurrency {c}" for c, sd in noise["pass_sd"].items())
+    by_level, beside = (
+        ", ".join(f"{sd:.1%} at concurrency {c}" for c, sd in noise[kind].items())
+        for kind in ("pass_sd", "beside_sd")
+    )
     which = RECORDINGS[name]
     return (
         f"- {name} ({which}): {noise['launch_sd']:.1%} between equal launches "
-        f"({noise['launch_dof']:g} degrees of freedom), {by_level} between equal passes, "
-        f"{noise['drift_sd']:.1%} of drift in a launch."
+        f"({noise['launch_dof']:g} degrees of freedom), {by_level} between equal passes, {beside} "
+        f"between those of one block in one launch, {noise['drift_sd']:.1%} of drift in a launch."
     )
 
 
@@ -109,7 +112,17 @@ def _coverage(designs: Mapping[str, Any]) -> str:
 
 
 def _coverage_verdict(result: Mapping[str, Any]) -> str:
-    equal = {n: d for n, d in result["coverage"].items() if n.startswith("A/A,")}
+    equal = {
+        n: d
+        for n, d in result["coverage"].items()
+        if n.startswith(("A/A", "two K")) and n.endswith("quiet machine")
+    }
+    beside = [
+        d["covered"][level]
+        for n, d in result["coverage"].items()
+        if n.startswith("two K") and n.endswith("restless machine")
+        for level in USED
+    ]
     restless = {n: d for n, d in result["coverage"].items() if n.startswith("A/A of")}
     worst = [d["covered"][level] for d in restless.values() for level in USED]
     shares = [d["covered"][level] for d in equal.values() for level in USED]
@@ -126,6 +139,7 @@ def _coverage_verdict(result: Mapping[str, Any]) -> str:
             (
                 f"- On the restless one, whose launches differ far more than the prior says, they "
                 f"cover it in {min(worst):.1%} to {max(worst):.1%}: there only more launches help."
+                f" Two K of one launch of it: {min(beside):.1%} to {max(beside):.1%}."
             ),
             (
                 f"- Goal: a K within the tolerance of the best is stopped in at most "
