@@ -133,7 +133,7 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
         launch = replace(LIVE, max_blocks=spec.search.max_blocks)
         passes = _live_passes(noise, spec, dice)
         design = Design(launches=1, blocks=spec.search.max_blocks)
-        plain = _passes(noise, _replies(design, 0, dice), 0.0, _weather(noise, design, dice), dice)
+        plain = _passes(noise, _replies(design, 0, dice), 0.0, weather(noise, design, dice), dice)
         baseline = _record(BASELINE, 0, 0, plain)
         known = [replace(baseline, trial=replace(baseline.trial, stage=Stage.BASELINE))]
         state = State(
@@ -205,11 +205,11 @@ def _live_passes(
     by the tolerance unless it is said."""
     design = Design(launches=1, blocks=spec.search.max_blocks, k=2)
     late = -float(np.log1p(-spec.objective.tolerance)) if behind is None else behind
-    weather = _weather(noise, design, dice)
+    shared = weather(noise, design, dice)
     passes = []
     for k in LIVE.num_speculative_tokens:
         slower = 0.0 if k in (0, 1) else late
-        mine = _passes(noise, _replies(design, 2 if k else 0, dice), slower, weather, dice)
+        mine = _passes(noise, _replies(design, 2 if k else 0, dice), slower, shared, dice)
         passes += [replace(p, num_speculative_tokens=k) for p in mine]
     return passes
 
@@ -263,7 +263,7 @@ def equal_pair(noise: Noise, design: Design, dice: np.random.Generator) -> list[
             k,
             repeat,
             _passes(
-                noise, mine, dice.normal(0.0, launch_sd), _weather(noise, design, dice), dice
+                noise, mine, dice.normal(0.0, launch_sd), weather(noise, design, dice), dice
             ),
         )
         for repeat in range(design.launches)
@@ -282,7 +282,7 @@ def _replies(design: Design, k: int, dice: np.random.Generator) -> Mapping[tuple
     }
 
 
-def _weather(
+def weather(
     noise: Noise, design: Design, dice: np.random.Generator
 ) -> Mapping[tuple[int, int], float]:
     """What a block has in common with whatever else of its launch runs it: drift and slow minutes.
