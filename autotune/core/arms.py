@@ -54,6 +54,11 @@ class Arm:
         return Arm(records=tuple(r for r in self.records if r.launch_id in launch_ids))
 
     @property
+    def speculates(self) -> bool:
+        """Whether its passes draft tokens."""
+        return any(r.trial.num_speculative_tokens > 0 for r in self.records)
+
+    @property
     def launch_ids(self) -> frozenset[str]:
         """The launches that it was measured in."""
         return frozenset(r.launch_id for r in self.records)

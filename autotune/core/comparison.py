@@ -107,12 +107,17 @@ def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison 
     shared = sorted(mine.keys() & theirs.keys())
     if not shared:
         return None
-    effect = noise.of_passes(concurrency, beside=bool(together))
+    effects = [
+        noise.side_by_side(concurrency)
+        if together
+        else noise.of_passes(concurrency, speculating=side.speculates)
+        for side in (arm, other)
+    ]
     ratios = tuple(_speed(mine[b]) - _speed(theirs[b]) for b in shared)
     return Comparison(
         throughput=mean_of(ratios),
         log_ratios=ratios,
-        steps=_by_steps([(mine[b], theirs[b]) for b in shared], effect),
+        steps=_by_steps([(mine[b], theirs[b]) for b in shared], effects),
     )
 
 
@@ -121,7 +126,7 @@ def _speed(passes: Sequence[Pass]) -> float:
 
 
 def _by_steps(
-    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], effect: PassEffect
+    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], effects: Sequence[PassEffect]
 ) -> Estimate | None:
     means, text = [], []
     for mine, theirs in pairs:
@@ -139,8 +144,19 @@ def _by_steps(
     dof = requests - len(text)
     variance = float(sum(np.sum(block**2) for block in text)) / dof / requests if dof > 0 else 0.0
     estimate = Estimate(mean=fmean(means), variance=variance, dof=dof, n=len(means))
-    passes = [sum(len(pair[side]) for pair in pairs) for side in (0, 1)]
-    return effect.on(estimate, *passes)
+    return estimate.plus_variance(*_timing(pairs, effects))
+
+
+def _timing(
+    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], effects: Sequence[PassEffect]
+) -> tuple[float, float]:
+    """Variance of the pass effects of both sides, and its degrees of freedom.
+
+    Those of the larger part: both sides may go by one and the same estimate of the effect.
+    """
+    counts = [sum(len(pair[side]) for pair in pairs) for side in (0, 1)]
+    parts = [effect.sd**2 / count for effect, count in zip(effects, counts, strict=True)]
+    return sum(parts), effects[parts.index(max(parts))].dof
 
 
 def _log_seconds(stats: Sequence[StepStats], tokens: float) -> float:

@@ -48,18 +48,16 @@ class PassEffect:
     sd: float
     dof: float
 
-    def on(self, estimate: Estimate, passes: int, others: int) -> Estimate:
-        """Add it to an estimate that compares so many passes with so many others."""
-        return estimate.plus_variance(self.sd**2 * (1 / passes + 1 / others), self.dof)
-
 
 # Prior of the pass effect: the recorded demo's passes without speculation differ by 2.5 % at
 # concurrency 1 and 1.5 % at 4 (studies/benchmarks/fitting.py on studies/smollm2-135m/results).
 PASS_PRIOR_SD = 0.02
 PASS_PRIOR_DOF = 4.0
-# Prior of what remains of it between passes that stand side by side: two K of a live launch run a
-# block within seconds of each other, and a slow minute slows both.
-BESIDE_PRIOR_SD = 0.015
+# Prior of what remains of it between passes that stand side by side: the K of a live launch run a
+# block one after the other, and a slow minute slows all of them. In the recorded demo 1.8 % at
+# concurrency 1 and 3.0 % at 4: more than plain passes have there, since the length of a speculating
+# step owes a little to the text.
+BESIDE_PRIOR_SD = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +70,16 @@ class Noise:
     beside: Mapping[int, PassEffect] = field(default_factory=dict)
     """Of passes of one block in one launch, by concurrency."""
 
-    def of_passes(self, concurrency: int, *, beside: bool = False) -> PassEffect:
-        """The effect at one level; the prior where nothing is known."""
-        known, sd = (self.beside, BESIDE_PRIOR_SD) if beside else (self.passes, PASS_PRIOR_SD)
-        return known.get(concurrency, PassEffect(sd=sd, dof=PASS_PRIOR_DOF))
+    def side_by_side(self, concurrency: int) -> PassEffect:
+        """What passes of one block in one launch do not share; the prior where nothing is known."""
+        return self.beside.get(concurrency, PassEffect(sd=BESIDE_PRIOR_SD, dof=PASS_PRIOR_DOF))
+
+    def of_passes(self, concurrency: int, *, speculating: bool) -> PassEffect:
+        """The whole effect at one level; of passes that speculate no less than they do not share
+        side by side."""
+        plain = self.passes.get(concurrency, PassEffect(sd=PASS_PRIOR_SD, dof=PASS_PRIOR_DOF))
+        own = self.side_by_side(concurrency)
+        return own if speculating and own.sd > plain.sd else plain
 
 
 def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:

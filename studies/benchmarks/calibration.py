@@ -61,9 +61,21 @@ class Noise:
     pass_sd: Mapping[int, float]
     """By concurrency."""
     beside_sd: Mapping[int, float]
-    """What of it is left between passes of one block in one launch."""
+    """Of passes of one block in one launch that speculate."""
     drift_sd: float
     """Of the whole change over a launch, first pass to last."""
+
+    def shared_sd(self, concurrency: int) -> float:
+        """What the passes of one block in one launch have in common."""
+        return math.sqrt(max(self.pass_sd[concurrency] ** 2 - self.beside_sd[concurrency] ** 2, 0))
+
+    def own_sd(self, concurrency: int, k: int) -> float:
+        """What a pass has for itself."""
+        return (
+            self.beside_sd[concurrency]
+            if k
+            else min(self.beside_sd[concurrency], self.pass_sd[concurrency])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +145,9 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
         launch = replace(LIVE, max_blocks=spec.search.max_blocks)
         passes = _live_passes(noise, spec, dice)
         design = Design(launches=1, blocks=spec.search.max_blocks)
-        plain = _passes(noise, _replies(design, 0, dice), 0.0, weather(noise, design, dice), dice)
+        plain = _passes(
+            noise, 0, _replies(design, 0, dice), 0.0, weather(noise, design, dice), dice
+        )
         baseline = _record(BASELINE, 0, 0, plain)
         known = [replace(baseline, trial=replace(baseline.trial, stage=Stage.BASELINE))]
         state = State(
@@ -209,7 +223,7 @@ def _live_passes(
     passes = []
     for k in LIVE.num_speculative_tokens:
         slower = 0.0 if k in (0, 1) else late
-        mine = _passes(noise, _replies(design, 2 if k else 0, dice), slower, shared, dice)
+        mine = _passes(noise, k, _replies(design, 2 if k else 0, dice), slower, shared, dice)
         passes += [replace(p, num_speculative_tokens=k) for p in mine]
     return passes
 
@@ -263,7 +277,7 @@ def equal_pair(noise: Noise, design: Design, dice: np.random.Generator) -> list[
             k,
             repeat,
             _passes(
-                noise, mine, dice.normal(0.0, launch_sd), weather(noise, design, dice), dice
+                noise, k, mine, dice.normal(0.0, launch_sd), weather(noise, design, dice), dice
             ),
         )
         for repeat in range(design.launches)
@@ -290,11 +304,9 @@ def weather(
     By (block, concurrency), as a log of time.
     """
     slope = float(dice.normal(0.0, noise.drift_sd))
-    shared = {
-        c: math.sqrt(max(noise.pass_sd[c] ** 2 - noise.beside_sd[c] ** 2, 0.0)) for c in LEVELS
-    }
     return {
-        (block, c): slope * (block / max(design.blocks - 1, 1) - 0.5) + dice.normal(0.0, shared[c])
+        (block, c): slope * (block / max(design.blocks - 1, 1) - 0.5)
+        + dice.normal(0.0, noise.shared_sd(c))
         for block in range(design.blocks)
         for c in LEVELS
     }
@@ -302,6 +314,7 @@ def weather(
 
 def _passes(
     noise: Noise,
+    k: int,
     replies: Mapping[tuple[int, int], Pass],
     launch: float,
     weather: Mapping[tuple[int, int], float],
@@ -309,7 +322,8 @@ def _passes(
 ) -> list[Pass]:
     return [
         slowed(
-            mine, math.exp(launch + weather[block, c] + dice.normal(0.0, noise.beside_sd[c]))
+            mine,
+            math.exp(launch + weather[block, c] + dice.normal(0.0, noise.own_sd(c, k))),
         )
         for (block, c), mine in replies.items()
     ]

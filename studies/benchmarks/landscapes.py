@@ -88,7 +88,7 @@ class Landscape:
 
 def draw(dice: np.random.Generator) -> Landscape:
     """One landscape; every second one follows the cost model."""
-    if dice.random() < 0.5:
+    if dice.integers(2) == 0:
         return _of_model(dice)
     names = list(SHAPES)
     name = names[int(dice.integers(len(names)))]

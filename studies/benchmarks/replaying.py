@@ -86,7 +86,7 @@ class Served:
     def measure(self, k: int, concurrency: int, block: int, order: int) -> Pass:
         """A pass as the client would see it."""
         dice, requests = self.machine.dice, 4 * concurrency
-        own = dice.normal(0.0, self.machine.noise.beside_sd[concurrency])
+        own = dice.normal(0.0, self.machine.noise.own_sd(concurrency, k))
         factor = float(np.exp(self.slower + self.weather[block, concurrency] + own))
         prompts = self.machine.text(self.drafter.name, self.split, concurrency, block)
         ease = prompts + dice.normal(0.0, TEXT_SD / 2**0.5, requests)  # half of it the prompt's
@@ -138,9 +138,7 @@ def replay(landscape: Landscape, noise: Noise, dice: np.random.Generator) -> Rep
     for launch in iter(partial(next_launch, spec, records), None):
         launches.append(launch)
         records += _launched(spec, machine, launch, list(records), str(len(launches)))
-    return Replayed(
-        spec=spec, records=records, launches=launches, answer=recommend(spec, records)
-    )
+    return Replayed(spec=spec, records=records, launches=launches, answer=recommend(spec, records))
 
 
 def _launched(

@@ -73,9 +73,7 @@ class Measuring:
                 why="",
             )
         )
-        passes = [
-            served.measure(k, c, block, 0) for block in range(BLOCKS) for c in LEVELS
-        ]
+        passes = [served.measure(k, c, block, 0) for block in range(BLOCKS) for c in LEVELS]
         self.spent_s += seconds_of(passes)
         self.launches += 1
         return {
@@ -121,9 +119,7 @@ def random(measuring: Measuring, dice: np.random.Generator) -> Point:
 def tpe(measuring: Measuring, seed: int) -> Point:
     """Optuna's default sampler, one trial a launch; a repeated point is measured again."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed)
-    )
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     names = [c.name for c in measuring.spec.candidates]
     while not measuring.over:
         trial = study.ask()

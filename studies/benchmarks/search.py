@@ -75,9 +75,7 @@ def one(noise: Noise, seed: int) -> dict[str, Any]:
         ("TPE", partial(tpe, seed=seed), spent_s),
         (WHOLE_GRID, grid, float("inf")),
     ):
-        machine = Machine(
-            landscape=landscape, noise=noise, dice=np.random.default_rng((seed, 3))
-        )
+        machine = Machine(landscape=landscape, noise=noise, dice=np.random.default_rng((seed, 3)))
         measuring = Measuring(spec=spec, machine=machine, budget_s=budget_s)
         point = way(measuring)
         ways[name] = {

@@ -89,9 +89,7 @@ def test_text_that_both_arms_share_is_no_noise() -> None:
         for p in passes
         if p.steps
     ]
-    found = by_steps(
-        record_of(BASELINE, 0, slower, launch_id="0"), record_of("eagle", 2, passes)
-    )
+    found = by_steps(record_of(BASELINE, 0, slower, launch_id="0"), record_of("eagle", 2, passes))
     assert found.mean == pytest.approx(math.log(1.25))
     assert found.margin < 1e-5
 

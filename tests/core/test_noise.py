@@ -109,29 +109,27 @@ def live_records(
 @pytest.mark.parametrize("acceptance", [0.0, 0.2])
 def test_slow_minutes_are_no_noise_between_the_k_of_a_launch(acceptance: float) -> None:
     """What all K of a block have in common is left out, and so is the text of their replies."""
-    records = live_records(
-        np.random.default_rng(4), weather=0.1, own=0.02, acceptance=acceptance
-    )
+    records = live_records(np.random.default_rng(4), weather=0.1, own=0.02, acceptance=acceptance)
     noise = noise_of(records, make_workload().levels)
     for c in (1, 4):
-        assert noise.of_passes(c, beside=True).sd == pytest.approx(0.02, rel=0.2)
-        assert noise.of_passes(c, beside=True).dof == PASS_PRIOR_DOF + 3 * 39
+        assert noise.side_by_side(c).sd == pytest.approx(0.02, rel=0.2)
+        assert noise.side_by_side(c).dof == PASS_PRIOR_DOF + 3 * 39
 
 
 def test_a_restless_machine_is_restless_side_by_side_until_its_passes_tell() -> None:
     """The prior between passes of a block grows with the pass effect that was seen."""
     calm = noise_of([], make_workload().levels)
-    assert calm.of_passes(1, beside=True).sd == pytest.approx(BESIDE_PRIOR_SD)
+    assert calm.side_by_side(1).sd == pytest.approx(BESIDE_PRIOR_SD)
     dice = np.random.default_rng(5)
     seen = [
         replace(live_records(dice, weather=0.0, own=0.1)[0], launch_id=str(i)) for i in range(4)
     ]
     plain = [replace(r, trial=replace(r.trial, live=False)) for r in seen]
     restless = noise_of(plain, make_workload().levels)
-    assert restless.of_passes(1, beside=True).sd == pytest.approx(
-        BESIDE_PRIOR_SD * restless.of_passes(1).sd / PASS_PRIOR_SD
+    assert restless.side_by_side(1).sd == pytest.approx(
+        BESIDE_PRIOR_SD * restless.of_passes(1, speculating=False).sd / PASS_PRIOR_SD
     )
-    assert restless.of_passes(1).sd == pytest.approx(0.1, rel=0.15)
+    assert restless.of_passes(1, speculating=False).sd == pytest.approx(0.1, rel=0.15)
 
 
 def test_the_k_of_one_live_launch_are_one_observation() -> None:

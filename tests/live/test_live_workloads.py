@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from autotune.core.study import Prompt, Workload
+from autotune.core.study import JSON, Prompt, Workload
 from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, Server, find
 from tests.live.real import NEEDS, demo, draft, serving
 
@@ -21,7 +21,7 @@ pytestmark = NEEDS
 NGRAM = draft("ngram", "ngram", None, prompt_lookup_min=1, prompt_lookup_max=3)
 RANK, HIDDEN = 8, 576
 PROJECTION = "base_model.model.model.layers.0.self_attn.q_proj"
-SCHEMA = {
+SCHEMA: dict[str, JSON] = {
     "type": "json_schema",
     "json_schema": {
         "name": "answer",
@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The demo's target with n-gram drafts and an adapter."""
     folder = tmp_path_factory.mktemp("workloads")
     adapter = make_adapter(folder / "adapter")
-    modules = [f"loud={adapter}"]
+    modules: list[JSON] = [f"loud={adapter}"]
     with serving(
         folder / "launch", NGRAM, 2, live=True, enable_lora=True, lora_modules=modules
     ) as found:
