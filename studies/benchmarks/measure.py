@@ -21,7 +21,7 @@ from fitting import fit
 from measure_report import BEGIN, END, render
 from recording import CANDIDATE, K, demo_records, read_records, record
 from smoke import equal_pairs
-from widths import widths
+from widths import variance_ratios, widths
 
 from autotune.core.proportion import CONFIDENCE
 from autotune.files import write_text
@@ -93,6 +93,10 @@ def calibrate(pairs: int, smoke: int) -> dict[str, Any]:
             },
             "noise": {name: asdict(noise) for name, noise in noises.items()},
             "widths": [asdict(w) for w in widths(records)],
+            "variance_ratios": {
+                QUIET: variance_ratios(demo_records()),
+                RESTLESS: variance_ratios(records),
+            },
             "coverage": {name: asdict(found.result()) for name, found in covered.items()},
             "false_stops": {
                 "launches": 2 * half,

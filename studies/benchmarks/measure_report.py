@@ -11,6 +11,7 @@ BEGIN = "<!-- measure: begin, by `make bench-measure` -->"
 END = "<!-- measure: end -->"
 COVERS = (0.93, 0.97)
 FALSE_STOPS = 0.05
+ENOUGH = 2.0
 RECORDINGS = {
     "quiet machine": "the recorded demo's launches",
     "restless machine": "the launches recorded here",
@@ -26,6 +27,7 @@ def render(result: Mapping[str, Any]) -> str:
             "### What a narrow interval costs",
             _widths(result["widths"]),
             _widths_verdict(result["widths"]),
+            _variance_ratios(result["variance_ratios"]),
             "### Whether intervals cover",
             _coverage(result["coverage"]),
             _coverage_verdict(result),
@@ -93,6 +95,21 @@ def _widths_verdict(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{max(shares):.2f})."
         )
     return "\n".join(["Goal: the unpaired width with at most half the tokens.", "", *lines])
+
+
+def _variance_ratios(machines: Mapping[str, Mapping[str, float]]) -> str:
+    """How many blocks the unpaired way needs where K are compared side by side."""
+    lines = [
+        f"- {name}: "
+        + ", ".join(f"{ratio:.1f} times at concurrency {c}" for c, ratio in ratios.items())
+        + f" ({'met' if min(ratios.values()) >= ENOUGH else 'NOT met'})."
+        for name, ratios in machines.items()
+    ]
+    told = (
+        "Estimates of K over the next K of one launch, without any model of their noise: as many "
+        "blocks as this takes the unpaired way for the same width (2 is half of the tokens)."
+    )
+    return "\n".join([told, "", *lines])
 
 
 def _coverage(designs: Mapping[str, Any]) -> str:
