@@ -92,7 +92,7 @@ async def _drive(connections: Sequence[Connection], talks: Sequence[Conversation
     """All conversations to their end; gives the worst lag."""
     queue = _Queue(iter(talks))
     try:
-        await asyncio.gather(*(connection.open() for connection in connections))
+        await asyncio.gather(*(connection.greet() for connection in connections))
         watch = LagWatch()
         await asyncio.gather(*(queue.drain(c) for c in connections))
         lag = watch.stop()
