@@ -1,4 +1,4 @@
-"""Before the clock: every connection has been taken by the server when the first request is sent."""
+"""Before the clock: the server has taken every connection when the first request is sent."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ def test_arrivals_begin_when_every_slot_was_taken() -> None:
 
 
 def test_all_streams_start_together() -> None:
-    """No stream waits for another one's reply: every request but the queued ones is sent at once."""
+    """No stream waits for a reply to another one: all first requests are sent at once."""
     with stub(lambda index: reply((1, 2), 0.1), slowly) as seen:
         result = load(seen, count=6, concurrency=6)
     first = min(sample.first_token_s or 0.0 for sample in result.samples)
