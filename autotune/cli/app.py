@@ -38,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Find the best speculative-decoding configuration for a vLLM deployment, by measuring it.",
-    epilog="Start with: autotune plan candidates.yaml, then autotune run candidates.yaml",
+    epilog="Start with: autotune init MODEL, then autotune plan and run candidates.yaml",
 )
 
 
@@ -58,6 +58,27 @@ def _root(
     ] = False,
 ) -> None:
     """Find the best speculative-decoding configuration for a vLLM deployment, by measuring it."""
+
+
+@app.command()
+def init(
+    model: Annotated[str, typer.Argument(help="A local folder, or an id of the hub (org/name).")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="The file to write; - prints it.")
+    ] = "candidates.yaml",
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", help="A file of prompts from your traffic.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option("--python", help="Python of the engine, if vLLM lives elsewhere."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a commented candidates.yaml for a model, from what lies on this machine."""
+    from autotune.cli import init as first  # noqa: PLC0415
+
+    first.init(model, output, prompts, python, force=force)
 
 
 @app.command(epilog=f"Exit codes:\n\n{_EXITS}")
