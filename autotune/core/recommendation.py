@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autotune.core.causes import retried, unstable_neighbours
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.noise import Noise, noise_of
@@ -124,7 +125,7 @@ def _failed_cold(cold: Sequence[Record]) -> dict[tuple[str, int], str]:
     return {
         key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
-        if len(found) >= TRIES or any(not f.transient for f in found)
+        if len(found) >= TRIES or any(not retried(f) for f in found)
     }
 
 
@@ -180,6 +181,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
                 ).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
+            *_unstable(records, finalist),
             *remarks(spec, records),
             *_estimates_apart(confirmation or search, finalist),
             *(drift.told() for drift in drifts(records, noise.launch)),
@@ -257,6 +259,12 @@ def _remarks(
             f"({finalist.speedup.show()}) disagree beyond their intervals"
         )
     return remarks
+
+
+def _unstable(records: Sequence[Record], finalist: Finalist | None) -> list[str]:
+    if finalist is None:
+        return []
+    return unstable_neighbours(records, finalist.candidate, finalist.num_speculative_tokens)
 
 
 def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> list[str]:
