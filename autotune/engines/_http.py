@@ -32,7 +32,8 @@ def get(url: str, timeout_s: float = 30.0) -> str:
         with _OPENER.open(url, timeout=timeout_s) as reply:
             body, proxy = str(reply.read().decode("utf-8")), _proxy(reply.headers)
     except urllib.error.HTTPError as error:
-        raise HttpGoneError(str(error), proxy=_proxy(error.headers)) from error
+        with error:
+            raise HttpGoneError(str(error), proxy=_proxy(error.headers)) from error
     except _TROUBLE as error:
         raise HttpGoneError(str(error)) from error
     if proxy:

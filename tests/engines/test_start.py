@@ -75,7 +75,7 @@ def test_a_cache_of_its_own_heals_what_a_shared_one_broke(tmp_path: Path) -> Non
 
 def test_a_silent_start_is_told_by_its_last_line(tmp_path: Path) -> None:
     """No line for the allowed time: ended long before the start's own deadline."""
-    asked = replace(faulty(tmp_path, "hang_at_start"), silence_s=1.0)
+    asked = replace(faulty(tmp_path, "hang_at_start"), silence_s=8.0)
     error = start(asked)
     assert error.cause is Cause.START_STALLED
     assert "no line in the engine's log for" in error.detail
@@ -87,8 +87,8 @@ def test_a_start_that_speaks_all_the_time_is_not_silent(tmp_path: Path) -> None:
     """What grows is not stalled; the deadline of the start ends it."""
     talk = "import time\nwhile True:\n print('loading', flush=True)\n time.sleep(0.1)"  # no server
     asked = replace(
-        order(tmp_path / "launch", launcher=(sys.executable, "-c", talk), timeout_s=2.0),
-        silence_s=1.0,
+        order(tmp_path / "launch", launcher=(sys.executable, "-c", talk), timeout_s=6.0),
+        silence_s=5.0,
     )
     error = start(asked)
     assert error.cause is Cause.START_TIMEOUT
