@@ -168,10 +168,9 @@ def engine_died(text: str) -> bool:
 
 
 def clean(line: str) -> str:
-    """Without `(EngineCore pid=17) ERROR 11-30 04:10:05 [core.py:1510]`, which says nothing."""
-    return re.sub(_PREFIX + r"(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] )?", "", line).strip()[
-        :DETAIL_LENGTH
-    ]
+    """Without process and logger in front, and without what pydantic repeats of its input behind."""
+    bare = re.sub(_PREFIX + r"(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] )?", "", line)
+    return re.sub(r" \[type=\w+, input_value=.*", "", bare).strip()[:DETAIL_LENGTH]
 
 
 def _signs(lines: Sequence[str]) -> Iterator[tuple[Sign, int]]:

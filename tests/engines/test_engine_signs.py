@@ -262,7 +262,8 @@ def test_an_empty_log_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_refused_value_says_which() -> None:
     """pydantic's heading names the class alone; the sentence below it is the cause."""
-    text = f"{ENGINE}{INVALID}\n{ENGINE}  {VOCABULARY}\n"
+    input_told = "[type=value_error, input_value=ArgsKwargs((), {}), input_type=ArgsKwargs]"
+    text = f"{ENGINE}{INVALID}\n{ENGINE}  {VOCABULARY} {input_told}\n"
     assert start_failure(text) == (Cause.VOCABULARY_MISMATCH, VOCABULARY)
     other = "Value error, prompt_lookup_min=5 must be <= prompt_lookup_max=3"
     assert start_failure(f"{INVALID}\n  {other}\n") == (Cause.ENGINE_REFUSED, other)
