@@ -26,7 +26,7 @@ MEANING = {
     Exit.UNDECIDED: "finished: tie or inconclusive",
     Exit.BUG: "a bug in autotune (traceback)",
     Exit.USER: "your file or arguments",
-    Exit.CANNOT_RUN: "the baseline cannot run, or no candidate could",
+    Exit.CANNOT_RUN: "the baseline cannot run, no candidate could, or the machine stopped it",
     Exit.BUDGET: "budget spent before a confirmed answer",
     Exit.INTERRUPTED: "interrupted; run again to go on",
     Exit.TERMINATED: "terminated; run again to go on",

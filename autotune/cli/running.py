@@ -19,6 +19,7 @@ from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
+from autotune.errors import StudyStoppedError
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find, names
@@ -39,6 +40,10 @@ def run(file: Path, budget: str | None, storage: str | None, *, retry_failed: bo
     with held(ready.paths.lock):
         try:
             return _study(ready, file, retry_failed=retry_failed)
+        except StudyStoppedError as stopped:
+            told = escape(f"{stopped}\nlogs: {ready.paths.launches}")
+            console.print(f"[red]the study stops[/]: {told}\n{_go_on(file)}")
+            return Exit.CANNOT_RUN
         except KeyboardInterrupt:
             console.print(f"\ninterrupted; nothing is left running. {_go_on(file)}")
             return Exit.INTERRUPTED
