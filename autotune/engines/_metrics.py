@@ -83,7 +83,7 @@ def kv_cache_usage(text: str) -> float | None:
 
     The whole text is not parsed: this is read while requests are under way.
     """
-    for name in NAMES["kv_cache_usage"]:
+    for name in metric_names("kv_cache_usage"):
         found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)
         if found:
             return max(map(float, found))

@@ -168,7 +168,7 @@ def engine_died(text: str) -> bool:
 
 
 def clean(line: str) -> str:
-    """Without process and logger in front, and without what pydantic repeats of its input behind."""
+    """Without process and logger in front, and what pydantic repeats of its input behind."""
     bare = re.sub(_PREFIX + r"(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] )?", "", line)
     return re.sub(r" \[type=\w+, input_value=.*", "", bare).strip()[:DETAIL_LENGTH]
 
