@@ -138,6 +138,20 @@ def show(
 
 
 @app.command()
+def explain(
+    study: StudyArg,
+    candidate: Annotated[
+        str | None, typer.Argument(help="Only this candidate.", show_default=False)
+    ] = None,
+    root: RootOption = None,
+) -> None:
+    """Say why a study came out as it did: costs, diagnoses with remedies, what to change next."""
+    from autotune.cli import explain as explaining  # noqa: PLC0415
+
+    explaining.show(study, root, candidate)
+
+
+@app.command()
 def report(study: StudyArg, root: RootOption = None) -> None:
     """Write reports/<study>/ again from what has been measured."""
     from autotune.cli import showing  # noqa: PLC0415

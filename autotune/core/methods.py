@@ -31,6 +31,8 @@ class Method:
     """Whether every draft has exactly K tokens (but for trimming at the context limit)."""
     target_owns_draft: bool = False
     """Whether the draft layers are part of the target's own checkpoint."""
+    lookup_window: tuple[str, str] | None = None
+    """The settings of the shortest and the longest match that it looks for; None: none."""
     learns: bool = False
     """Whether it drafts from the replies to earlier requests, and so gets better as it serves."""
 
@@ -50,6 +52,7 @@ _ROWS = (
         needs_model=False,
         live_k=True,
         fixed_length=False,
+        lookup_window=("prompt_lookup_min", "prompt_lookup_max"),
     ),
     Method(
         name="ngram_gpu",
@@ -58,6 +61,7 @@ _ROWS = (
         needs_model=False,
         live_k=False,
         fixed_length=False,
+        lookup_window=("prompt_lookup_min", "prompt_lookup_max"),
     ),
     Method(
         name="suffix",
