@@ -23,7 +23,7 @@ HEAVY = (
     "transformers",
     "vllm",
 )
-VERBS = ("run", "plan", "show", "report", "export", "ui", "clean")
+VERBS = ("run", "check", "plan", "show", "report", "export", "ui", "clean")
 
 _IMPORTED = """
 import json, runpy, sys
