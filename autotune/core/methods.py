@@ -80,7 +80,7 @@ class Method:
     same_vocabulary: bool = False
     """Whether its vocabulary must be the target's; heads may draft from a smaller one."""
     stretched: bool = False
-    """Whether vLLM sizes its positions to the context of the target, whatever it was trained for."""
+    """Whether vLLM sizes its positions to the target's context, whatever it was trained for."""
     own_slot: bool = False
     """Whether the first drafted token takes a slot of the batch, beside those of the K."""
     target_tensor_parallel: bool = False
@@ -147,7 +147,7 @@ _ROWS = (
         needs_model=False,
         live_k=False,
         fixed_length=False,
-        needs_gpu=True,  # NgramProposerGPU pins memory for the device (v1/worker/gpu_model_runner.py)
+        needs_gpu=True,  # memory is pinned for it (v1/worker/gpu_model_runner.py)
     ),
     Method(
         name="suffix",

@@ -181,7 +181,10 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
             *remarks(spec, records),
-            *(f"{name} was left out before any launch: {why}" for name, why in spec.left_out.items()),
+            *(
+                f"{name} was left out before any launch: {why}"
+                for name, why in spec.left_out.items()
+            ),
             *_estimates_apart(confirmation or search, finalist),
             *(drift.told() for drift in drifts(records, noise.launch)),
         ),

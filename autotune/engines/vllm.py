@@ -148,7 +148,11 @@ class VllmEngine:
             return {"vllm": "unknown", "device": device_name(), "driver": driver_version()}
         try:
             done = subprocess.run(
-                [python, "-c", _PROBE % (BESIDE,)], capture_output=True, text=True, timeout=60, check=True
+                [python, "-c", _PROBE % (BESIDE,)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise UserError(f"the engine's interpreter {python!r} does not run: {error}") from error

@@ -89,7 +89,7 @@ def ask(asked: Asked) -> Listed:
         )
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise NoSuchModelError(_line(error)) from error
-    except (OSError, ValueError, *_network()) as error:
+    except _troubles() as error:
         raise NotToldError(_line(error)) from error
     return Listed(
         files={file.rfilename: file.size for file in info.siblings or []},
@@ -98,9 +98,12 @@ def ask(asked: Asked) -> Listed:
     )
 
 
-def _network() -> tuple[type[Exception], ...]:
-    """The errors of the HTTP client that huggingface_hub brings along, 1 or 2."""
-    found = []
+def _troubles() -> tuple[type[Exception], ...]:
+    """What stands for a hub that is not reached: its own errors are OSErrors.
+
+    The others are of the HTTP client that huggingface_hub brings along, 1 or 2.
+    """
+    found: list[type[Exception]] = [OSError, ValueError]
     for name in ("httpx", "httpx2"):
         if importlib.util.find_spec(name) is not None:
             client: Any = importlib.import_module(name)

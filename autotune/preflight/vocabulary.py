@@ -120,9 +120,7 @@ def compare(target: Vocabulary, draft: Vocabulary) -> Compared:
     """What the ids of one mean in the other."""
     if target.tokens == draft.tokens:
         size = len(target.tokens)
-        return Compared(
-            common=size, apart=0, only_target=0, only_draft=0, shared=size, special=()
-        )
+        return Compared(common=size, apart=0, only_target=0, only_draft=0, shared=size, special=())
     mine = {number: token for token, number in target.tokens.items()}
     theirs = {number: token for token, number in draft.tokens.items()}
     both = mine.keys() & theirs.keys()
@@ -134,9 +132,7 @@ def compare(target: Vocabulary, draft: Vocabulary) -> Compared:
         only_target=len(mine.keys() - both),
         only_draft=len(theirs.keys() - both),
         shared=len(_normal(target) & _normal(draft)),
-        special=tuple(
-            name for name in names if target.tokens.get(name) != draft.tokens.get(name)
-        ),
+        special=tuple(name for name in names if target.tokens.get(name) != draft.tokens.get(name)),
     )
 
 

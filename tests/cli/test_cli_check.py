@@ -39,7 +39,9 @@ def test_a_refused_candidate_is_exit_2_with_rule_evidence_and_remedy(tmp_path: P
     config(study, "other", vocab_size=90)
     done = check(study)
     assert done.exit_code == 2
-    assert "candidate refused other (vocabulary_sizes): vocab_size is 90 in the draft" in done.output
+    assert (
+        "candidate refused other (vocabulary_sizes): vocab_size is 90 in the draft" in done.output
+    )
     assert "    choose another draft" in done.output
     assert "a run goes on without the refused candidates" in done.output
 

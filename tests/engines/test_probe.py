@@ -42,9 +42,7 @@ def test_memory_is_told_of_each_gpu_that_the_engine_may_use() -> None:
 def test_packages_that_methods_need_are_told_where_they_are() -> None:
     """One that is not there is no part of what a measurement depends on."""
     asked = vllm._PROBE % (("pytest", "no-such-package"),)
-    done = subprocess.run(
-        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
     assert told["pytest"] == pytest.__version__
     assert "no-such-package" not in told

@@ -1,4 +1,4 @@
-"""A run with refused candidates: they cost no launch, the others are measured, the report says so."""
+"""Refused candidates cost a run no launch; the others are measured, and the report says so."""
 
 import json
 from pathlib import Path

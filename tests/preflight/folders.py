@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from autotune.core.study import JSON, Candidate, Search, StudySpec, Target
 from autotune.preflight import Device, Facts, Finding, findings
@@ -93,7 +94,7 @@ def facts(
     spec: StudySpec | None = None,
     total: int = 0,
     free: int | None = None,
-    **args: JSON,
+    **args: Any,  # noqa: ANN401 - engine arguments
 ) -> Facts:
     """Facts about these candidates; those with a model all have this draft."""
     spec = spec or study(*candidates, **args)

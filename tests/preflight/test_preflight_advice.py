@@ -26,14 +26,15 @@ def sized(billions: float) -> Checkpoint:
 )
 def test_a_draft_has_a_size_for_each_target(target: float, draft: float, most: str | None) -> None:
     """7B: up to 1B, 13B: up to 3B, 70B: up to 7B; below 1B nobody has a table."""
-    found = said(facts(candidate("draft_model"), target=sized(target), draft=sized(draft)),
-                 "draft_size")
+    found = said(
+        facts(candidate("draft_model"), target=sized(target), draft=sized(draft)), "draft_size"
+    )
     assert [f.severity for f in found] == ([Severity.WARN] if most else [])
     assert all(f"up to {most}" in f.remedy for f in found)
 
 
 @pytest.mark.parametrize(("ratio", "told"), [(5.0, False), (3.2, True), (1.0, True)])
-def test_a_draft_that_costs_a_fifth_or_more_is_told(ratio: float, told: bool) -> None:
+def test_a_draft_that_costs_a_fifth_or_more_is_told(*, ratio: float, told: bool) -> None:
     """By its weights, which is what decoding reads."""
     found = said(facts(candidate("draft_model"), target=sized(ratio), draft=sized(1)), "draft_cost")
     assert [f"{ratio:.1f} times" in f.evidence for f in found] == ([True] if told else [])

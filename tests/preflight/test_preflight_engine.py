@@ -1,9 +1,11 @@
 """Engine arguments, environment and packages that a method can, or cannot, live with."""
 
+from typing import Any
+
 import pytest
 
 from autotune.core.methods import METHODS
-from autotune.core.study import JSON, Search
+from autotune.core.study import Search
 from autotune.preflight import Severity
 from tests.preflight.folders import (
     CPU,
@@ -61,7 +63,7 @@ def test_a_method_that_vllm_has_dropped_is_refused() -> None:
     ],
 )
 def test_a_method_runs_where_its_model_runner_does(
-    method: str, probe: dict[str, str], env: dict[str, str], refused: bool
+    *, method: str, probe: dict[str, str], env: dict[str, str], refused: bool
 ) -> None:
     """DSpark is part of the V2 one alone, suffix and Medusa of V1."""
     found = said(facts(candidate(method), probe=probe, env=env), "method_there")
@@ -79,7 +81,7 @@ def test_a_method_runs_where_its_model_runner_does(
     ],
 )
 def test_a_draft_is_split_as_vllm_allows(
-    method: str, draft_size: int, target_size: int, refused: bool
+    *, method: str, draft_size: int, target_size: int, refused: bool
 ) -> None:
     """1 or the target's; a draft model under the target's alone, which shows late at the engine."""
     one = candidate(method, draft_tensor_parallel_size=draft_size)
@@ -136,7 +138,7 @@ def test_data_parallel_ranks_cost_launches() -> None:
     ],
 )
 def test_async_scheduling_is_not_forced_on_who_cannot_have_it(
-    method: str, settings: dict[str, JSON], refused: bool
+    *, method: str, settings: dict[str, Any], refused: bool
 ) -> None:
     """Left alone, vLLM switches it off for these by itself."""
     one = candidate(method, **settings)
@@ -147,7 +149,7 @@ def test_async_scheduling_is_not_forced_on_who_cannot_have_it(
 
 def test_drafts_that_take_slots_keep_the_batch_padded() -> None:
     """A draft model does, an EAGLE head does not."""
-    unpadded = {"disable_padded_drafter_batch": True}
+    unpadded: dict[str, Any] = {"disable_padded_drafter_batch": True}
     assert only(facts(candidate("draft_model", **unpadded)), "padded_batch").severity is REJECT
     assert said(facts(candidate("eagle", **unpadded)), "padded_batch") == []
 
@@ -165,7 +167,7 @@ def test_drafts_that_take_slots_keep_the_batch_padded() -> None:
     ],
 )
 def test_parallel_drafts_need_a_mask_token(
-    method: str, settings: dict[str, JSON], config: dict[str, JSON], refused: bool
+    *, method: str, settings: dict[str, Any], config: dict[str, Any], refused: bool
 ) -> None:
     """The message has all the keys that vLLM looks for."""
     found = said(facts(candidate(method, **settings), draft=model(**config)), "mask_token")
@@ -214,11 +216,13 @@ def test_a_draft_beside_a_quantized_target_is_warned_of() -> None:
     ],
 )
 def test_a_quantization_that_the_checkpoint_contradicts_is_refused(
-    asked: str, own: str, refused: bool
+    *, asked: str, own: str, refused: bool
 ) -> None:
     """Kernels of the same format are no contradiction."""
     draft = model(quantization_config={"quant_method": own})
-    found = said(facts(candidate("draft_model", quantization=asked), draft=draft), "quantized_draft")
+    found = said(
+        facts(candidate("draft_model", quantization=asked), draft=draft), "quantized_draft"
+    )
     assert [f.severity for f in found] == ([REJECT] if refused else [])
 
 

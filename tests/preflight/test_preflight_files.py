@@ -51,9 +51,7 @@ def test_a_folder_without_weights_is_trouble(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m")
     (folder / "model.safetensors").unlink()
     (trouble,) = read_weights(folder).troubles
-    assert trouble.evidence == (
-        f"{folder} holds no weights (*.safetensors, *.bin, *.pt, *.gguf)"
-    )
+    assert trouble.evidence == (f"{folder} holds no weights (*.safetensors, *.bin, *.pt, *.gguf)")
 
 
 def test_a_missing_shard_is_trouble(tmp_path: Path) -> None:
@@ -122,7 +120,9 @@ def test_the_simulated_engine_loads_nothing(tmp_path: Path) -> None:
     """Its models are folders with a config, and that is no trouble."""
     (tmp_path / "config.json").write_text("{}")
     empty = read(Named(model=str(tmp_path)), nobody)
-    found = facts(candidate("draft_model"), target=empty, draft=empty, probe={"device": "simulated"})
+    found = facts(
+        candidate("draft_model"), target=empty, draft=empty, probe={"device": "simulated"}
+    )
     assert said(found, "target_files") + said(found, "draft_files") == []
 
 
@@ -148,9 +148,9 @@ def test_a_hub_id_is_looked_up_once_with_its_sizes() -> None:
         asked.append(one)
         return LISTED
 
-    named = Named(model="org/m", revision="r", env={"HF_TOKEN": "secret", "HF_HUB_CACHE": "/no"})
+    named = Named(model="org/m", revision="r", env={"HF_TOKEN": "x", "HF_HUB_CACHE": "/no"})
     found = read(named, ask)
-    assert asked == [Asked(model="org/m", revision="r", token="secret")]
+    assert asked == [Asked(model="org/m", revision="r", token="x")]  # noqa: S106 - no secret
     assert found.weight_bytes == 1000
     assert found.troubles == ()
     assert "not on this machine yet" in found.unchecked

@@ -1,8 +1,9 @@
 """Heads that are none, that were made for another target, and MTP layers that are not there."""
 
+from typing import Any
+
 import pytest
 
-from autotune.core.study import JSON
 from autotune.preflight import Severity
 from autotune.preflight.checkpoint import Checkpoint, Tensor
 from autotune.preflight.rules.heads import aux_layer_ids, mtp_layers
@@ -81,12 +82,14 @@ def test_a_head_of_an_architecture_that_vllm_has_not_is_refused() -> None:
     ],
 )
 def test_a_head_of_another_width_is_refused(
-    method: str, config: dict[str, JSON], width: int | None
+    method: str, config: dict[str, Any], width: int | None
 ) -> None:
     """Both widths are told; EAGLE-3 heads say their target's, draft models have their own."""
     found = said(facts(candidate(method), draft=model(tensors=HEAD, **config)), "hidden_sizes")
-    told = [f"takes hidden states of width {width}, and the target's have 64" in f.evidence
-            for f in found]
+    told = [
+        f"takes hidden states of width {width}, and the target's have 64" in f.evidence
+        for f in found
+    ]
     assert told == ([True] if width else [])
 
 
@@ -101,7 +104,7 @@ def test_a_head_of_another_width_is_refused(
     ],
 )
 def test_layer_ids_are_counted_as_vllm_counts_them(
-    config: dict[str, JSON], ids: tuple[int, ...]
+    config: dict[str, Any], ids: tuple[int, ...]
 ) -> None:
     """Some formats count from the layer before."""
     assert aux_layer_ids(model(**config)) == ids
@@ -161,13 +164,17 @@ def test_a_target_without_mtp_layers_has_no_mtp() -> None:
     ],
 )
 def test_mtp_layers_are_counted_where_each_family_says_so(
-    config: dict[str, JSON], count: int | None
+    config: dict[str, Any], count: int | None
 ) -> None:
     """In the text part, in a config of their own, or one where nothing is said."""
     assert mtp_layers(model(**config)) == count
 
 
-MTP = {"model_type": "deepseek_v3", "num_nextn_predict_layers": 1, "num_hidden_layers": 8}
+MTP: dict[str, Any] = {
+    "model_type": "deepseek_v3",
+    "num_nextn_predict_layers": 1,
+    "num_hidden_layers": 8,
+}
 
 
 def test_mtp_layers_that_were_left_out_of_the_weights_are_warned_of() -> None:

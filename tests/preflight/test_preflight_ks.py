@@ -1,9 +1,11 @@
 """Which K a candidate may have: skipped ones have a reason, and the others go on."""
 
+from typing import Any
+
 import pytest
 
 from autotune.core.methods import METHODS
-from autotune.core.study import JSON, Search
+from autotune.core.study import Search
 from autotune.preflight import Finding, Severity, findings, kept, refused
 from tests.preflight.folders import HEAD, candidate, facts, model, only, said, study
 
@@ -42,7 +44,7 @@ def test_the_default_grid_stops_at_the_trained_block() -> None:
     ],
 )
 def test_a_block_is_read_where_each_format_keeps_it(
-    config: dict[str, JSON], ks: tuple[int, ...]
+    config: dict[str, Any], ks: tuple[int, ...]
 ) -> None:
     """Speculators count the anchor in, unless it is sampled from."""
     spec = study(candidate("dflash"), search=FEW)
@@ -100,7 +102,7 @@ def test_a_suffix_k_beyond_the_tree_is_never_reached() -> None:
     ],
 )
 def test_slots_of_the_token_budget_are_those_of_vllm(
-    method: str, parallel: bool, slots: int
+    *, method: str, parallel: bool, slots: int
 ) -> None:
     """The table of SpeculativeConfig.max_num_new_slots_for_drafting, at K = 8."""
     assert METHODS[method].extra_slots(8, parallel=parallel) == slots

@@ -1,15 +1,16 @@
 """The estimate of memory: weights from headers, KV from the config, verification with K."""
 
+from typing import Any
+
 import pytest
 
-from autotune.core.study import JSON
 from autotune.preflight import Severity
 from autotune.preflight.checkpoint import Checkpoint, Tensor
 from autotune.preflight.memory import kv_bytes, need, weight_bytes
 from tests.preflight.folders import CPU, GIB, candidate, facts, model, only, said
 
 
-def weighing(gib: float, **config: JSON) -> Checkpoint:
+def weighing(gib: float, **config: Any) -> Checkpoint:  # noqa: ANN401
     """A model of that many GiB in bfloat16."""
     shape = (int(gib * GIB) // 2,)
     return model(tensors={"fc.weight": Tensor(dtype="BF16", shape=shape)}, **config)
@@ -48,8 +49,9 @@ def test_what_may_or_may_not_fit_is_left_to_the_launch() -> None:
 def test_one_request_that_finds_no_room_is_warned_of() -> None:
     """The KV cache of a whole context, beside what the weights leave."""
     target = weighing(9, num_hidden_layers=80, head_dim=128, num_key_value_heads=8)
-    finding = only(facts(candidate("ngram"), target=target, total=24 * GIB, max_model_len=32768),
-                   "memory")
+    finding = only(
+        facts(candidate("ngram"), target=target, total=24 * GIB, max_model_len=32768), "memory"
+    )
     assert finding.severity is Severity.WARN
     assert "one request of max_model_len = 32768 needs 10.0 GiB" in finding.evidence
 
@@ -77,7 +79,7 @@ def test_memory_that_others_hold_is_warned_of() -> None:
         ({"num_hidden_layers": None}, {}, 0),
     ],
 )
-def test_kv_of_a_token(config: dict[str, JSON], args: dict[str, JSON], size: int) -> None:
+def test_kv_of_a_token(config: dict[str, Any], args: dict[str, Any], size: int) -> None:
     """GQA by its KV heads, split over GPUs down to one; MLA by its latent; hybrids by kind."""
     target = model(**config)
     assert kv_bytes(facts(candidate("ngram"), target=target, **args), target) == size
@@ -92,7 +94,7 @@ def test_kv_of_a_token(config: dict[str, JSON], args: dict[str, JSON], size: int
         ({"quantization": "gptq"}, 2 * GIB),
     ],
 )
-def test_weights_are_counted_as_the_engine_holds_them(args: dict[str, JSON], size: int) -> None:
+def test_weights_are_counted_as_the_engine_holds_them(args: dict[str, Any], size: int) -> None:
     """In its dtype, or quantized on the way; what is quantized in the file is that large."""
     target = weighing(2)
     found = facts(candidate("ngram"), target=target, **args)

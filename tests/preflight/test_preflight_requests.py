@@ -1,6 +1,7 @@
 """Requests that are too long for the draft, or carry what is refused while drafting."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def with_min_p(value: JSON) -> Checkpoint:
     ],
 )
 def test_min_p_of_the_model_s_own_defaults_ends_the_study(
-    value: JSON, args: dict[str, JSON], refused: bool
+    *, value: JSON, args: dict[str, Any], refused: bool
 ) -> None:
     """Every request would be refused while drafting; the remedy changes both arms alike."""
     found = said(facts(candidate("ngram"), target=with_min_p(value), **args), "default_min_p")
@@ -39,7 +40,7 @@ def test_min_p_of_the_model_s_own_defaults_ends_the_study(
 
 def test_logits_processors_of_the_server_end_the_study_on_the_v1_runner() -> None:
     """On the V2 runner only methods that do not run there are out."""
-    own = {"logits_processors": ["my.Processor"]}
+    own: dict[str, Any] = {"logits_processors": ["my.Processor"]}
     (finding,) = said(facts(candidate("ngram"), probe=CPU, **own), "logits_processors")
     assert finding.severity is Severity.REJECT_STUDY
     suffix, eagle = candidate("suffix"), candidate("eagle", name="e")
@@ -50,7 +51,7 @@ def test_logits_processors_of_the_server_end_the_study_on_the_v1_runner() -> Non
     ]
 
 
-def counted(*lengths: int, method: str = "draft_model", **settings: JSON) -> StudySpec:
+def counted(*lengths: int, method: str = "draft_model", **settings: Any) -> StudySpec:  # noqa: ANN401
     """A study whose prompts have these tokens in turn."""
     spec = study(candidate(method, 2, 4, **settings))
     prompts = tuple(
@@ -60,7 +61,7 @@ def counted(*lengths: int, method: str = "draft_model", **settings: JSON) -> Stu
     return replace(spec, workload=replace(spec.workload, search=prompts))
 
 
-def short(length: int, **config: JSON) -> Checkpoint:
+def short(length: int, **config: Any) -> Checkpoint:  # noqa: ANN401
     """A draft with that context."""
     return model(tensors=layers(1), max_position_embeddings=length, **config)
 
@@ -115,7 +116,7 @@ def test_a_head_is_stretched_and_may_be_accepted_less() -> None:
         (256, False, "switches drafting off for longer requests"),
     ],
 )
-def test_max_model_len_of_a_draft_is_no_switch(asked: int, refused: bool, named: str) -> None:
+def test_max_model_len_of_a_draft_is_no_switch(*, asked: int, refused: bool, named: str) -> None:
     """Too large is refused by vLLM; smaller is for its tests."""
     one = candidate("draft_model", max_model_len=asked)
     finding = only(facts(one, draft=short(512)), "length_switch")

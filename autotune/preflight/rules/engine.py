@@ -211,8 +211,11 @@ def utilization_overridden(facts: Facts) -> Iterator[Finding]:
         return
     told = f"{' and '.join(given)} sets the KV cache, whatever gpu_memory_utilization says"
     if len(values) > 1:
-        yield stop(told, "remove it, or the search over gpu_memory_utilization: all its points are"
-                   " the same engine")
+        yield stop(
+            told,
+            "remove it, or the search over gpu_memory_utilization: all its points are"
+            " the same engine",
+        )
     else:
         yield warn(None, told, "remove it where gpu_memory_utilization is meant to decide")
 

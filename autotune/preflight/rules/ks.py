@@ -119,7 +119,9 @@ def token_budget(facts: Facts) -> Iterator[Finding]:
     for candidate in facts.spec.candidates if budget is not None else ():
         row, shape = candidate.row, parallel(candidate)
         over = [
-            k for k in facts.spec.ks(candidate) if (budget or 0) <= row.extra_slots(k, parallel=shape)
+            k
+            for k in facts.spec.ks(candidate)
+            if (budget or 0) <= row.extra_slots(k, parallel=shape)
         ]
         most = max((row.extra_slots(k, parallel=shape) for k in over), default=0)
         told = f"drafting takes up to {most} slots of max_num_batched_tokens = {budget}"

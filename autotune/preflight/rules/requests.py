@@ -24,7 +24,7 @@ def default_min_p(facts: Facts) -> Iterator[Finding]:
     given = override.get("min_p", own) if isinstance(override, dict) else own
     if _number(given) > SMALLEST_MIN_P:
         yield stop(
-            f"generation_config.json of {facts.target.name} sets min_p = {given} for every request, "
+            f"generation_config.json of {facts.target.name} sets min_p = {given} for all requests, "
             "and vLLM refuses min_p while it speculates: the baseline alone would run",
             "set target.engine_args.generation_config: vllm, and give temperature, top_p and top_k "
             "in workload.sampling",
