@@ -20,7 +20,6 @@ from autotune.config import LoadedFile, fit, load
 from autotune.core.known import warnings
 from autotune.engines._host import memory
 from autotune.errors import CandidatesFileError, Fault, UserError
-from autotune.ports import Engine, find
 from autotune.preflight import Device, Finding, Severity, findings, gather, ordered, refused
 from autotune.tuning.identity import with_weights
 
@@ -105,6 +104,9 @@ def _fitted(loaded: LoadedFile) -> tuple[LoadedFile, tuple[Fault, ...]]:
 
 def _probed(loaded: LoadedFile) -> tuple[Mapping[str, str], list[Finding]]:
     """What the engine's interpreter says, or the finding that it says nothing."""
+    # It brings scipy along, for half a second in which the prompts are being counted.
+    from autotune.ports import Engine, find  # noqa: PLC0415
+
     target = loaded.spec.target
     try:
         engine: Engine = find("engines", target.engine)
