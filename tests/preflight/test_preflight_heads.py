@@ -31,7 +31,7 @@ def test_an_ordinary_model_is_no_head(method: str) -> None:
     found = facts(candidate(method), draft=model("/models/plain"))
     finding = only(found, "head_checkpoint")
     assert finding.severity is Severity.REJECT_CANDIDATE
-    assert f"/models/plain shows no sign of a {method} head" in finding.evidence
+    assert f"/models/plain shows no sign of a head for the method {method}" in finding.evidence
     assert "33 tensors" in finding.evidence
 
 

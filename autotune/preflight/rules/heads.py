@@ -27,8 +27,8 @@ def head_checkpoint(facts: Facts) -> Iterator[Finding]:
         signs = candidate.row.signs
         if signs is None or not draft.config or _shown(signs, draft):
             continue
-        told = f"{draft.name} shows no sign of a {candidate.method} head"
-        remedy = f"name the {candidate.method} head of this target, or write method: draft_model"
+        told = f"{draft.name} shows no sign of a head for the method {candidate.method}"
+        remedy = "name the head that was made for this target, or write method: draft_model"
         if draft.tensors:
             ordinary = f"{told}: its {len(draft.tensors)} tensors are those of an ordinary model"
             yield reject(candidate, ordinary, remedy)
