@@ -38,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Find the best speculative-decoding configuration for a vLLM deployment, by measuring it.",
-    epilog="Start with: autotune init MODEL, then autotune plan and run candidates.yaml",
+    epilog="Start with: autotune init MODEL, then autotune check and run candidates.yaml",
 )
 
 
@@ -100,6 +100,22 @@ def run(
         running.plan(file, budget, storage, argv=True)
         return
     raise typer.Exit(running.run(file, budget, storage, retry_failed=retry_failed))
+
+
+@app.command()
+def check(
+    file: FileArg,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print faults and findings as JSON, for CI.")
+    ] = False,
+) -> None:
+    """Check file, models and machine without starting the engine; also the first step of a run.
+
+    Exit code 0: nothing but warnings and skipped K; 2: a candidate or the whole study is refused.
+    """
+    from autotune.cli import checking  # noqa: PLC0415
+
+    raise typer.Exit(checking.check(file, as_json=as_json))
 
 
 @app.command()

@@ -25,7 +25,7 @@ MEANING = {
     Exit.DO_NOT_SPECULATE: "finished: do not speculate, the baseline's configuration exported",
     Exit.UNDECIDED: "finished: tie or inconclusive",
     Exit.BUG: "a bug in autotune (traceback)",
-    Exit.USER: "your file or arguments",
+    Exit.USER: "your file, arguments or models",
     Exit.CANNOT_RUN: "the baseline cannot run, no candidate could, or the machine stopped it",
     Exit.BUDGET: "budget spent before a confirmed answer",
     Exit.INTERRUPTED: "interrupted; run again to go on",

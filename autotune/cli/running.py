@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune import process
+from autotune.cli.checking import lines
 from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
@@ -192,6 +193,8 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
 
 
 def _warn(ready: Prepared) -> None:
+    for line in lines(ready.findings):
+        console.print(f"  {line}")
     for text in ready.warnings:
         console.print(f"  [yellow]warning[/]: {escape(text)}")
 

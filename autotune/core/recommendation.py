@@ -236,6 +236,10 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             *_remarks(spec, search, finalist, basis, confirmed),
             *_unstable(records, finalist),
             *remarks(spec, records),
+            *(
+                f"{name} was left out before any launch: {why}"
+                for name, why in spec.left_out.items()
+            ),
             *_estimates_apart(confirmation or search, finalist),
             *_memory_reasons(spec, choice),
             *(drift.told() for drift in drifts(records, noise.launch)),

@@ -99,6 +99,15 @@ def short_of_disk(places: Mapping[Path, int]) -> str | None:
     return None
 
 
+def memory(visible: str = "") -> tuple[tuple[int, int], ...]:
+    """All bytes, and the free ones, of each device that the engine may fill; as in free_memory."""
+    if device_name().startswith("cpu"):
+        now = psutil.virtual_memory()
+        return ((int(now.total), int(now.available)),)
+    rows = [row[-2:] for row in _of_gpus("memory.total,memory.free", visible)]
+    return tuple((int(a) << 20, int(b) << 20) for a, b in rows if a.isdigit() and b.isdigit())
+
+
 @dataclass(frozen=True, slots=True)
 class HostReading:
     """The machine at one moment; two of them tell what it gave in between."""

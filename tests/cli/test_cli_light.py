@@ -23,7 +23,7 @@ HEAVY = (
     "transformers",
     "vllm",
 )
-VERBS = ("init", "run", "plan", "show", "explain", "report", "export", "ui", "clean")
+VERBS = ("init", "check", "run", "plan", "show", "explain", "report", "export", "ui", "clean")
 
 _IMPORTED = """
 import json, runpy, sys
