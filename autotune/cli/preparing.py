@@ -13,7 +13,7 @@ from autotune.core.known import other_sampling, warnings
 from autotune.core.redaction import is_secret, shown
 from autotune.errors import UserError
 from autotune.ports import Engine, find
-from autotune.tuning.identity import model_defaults, with_weights
+from autotune.tuning.identity import files_of, model_defaults, with_weights
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 from autotune.tuning.tuner import fingerprint
@@ -57,12 +57,13 @@ class Prepared:
             fingerprint=self.fingerprint,
             storage=self.storage,
             probe=self.probe,
+            target_files=files_of(spec.target),
         )
 
 
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
     """Read the file and probe the engine; every fault of either is a UserError."""
-    budget_s = _seconds(budget) if budget is not None else None
+    budget_s = seconds(budget) if budget is not None else None
     loaded = fit(load(file))
     loaded = replace(loaded, spec=with_weights(loaded.spec))
     engine: Engine = find("engines", loaded.spec.target.engine)
@@ -79,7 +80,8 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
     )
 
 
-def _seconds(budget: str) -> float:
+def seconds(budget: str) -> float:
+    """The seconds of `--budget 45m`; raises UserError."""
     try:
         return parse_duration(budget)
     except ValueError as error:
