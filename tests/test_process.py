@@ -302,7 +302,7 @@ def test_a_run_ends_what_a_killed_one_left(tree: Tree, capsys: pytest.CaptureFix
     popen = subprocess.Popen(tree.argv("parent"), env=tree.env, start_new_session=True)
     pids = (popen.pid, tree.grandchild())
     write_note(real, popen.pid)
-    running_study._end_orphans(paths)
+    running_study.end_orphans(paths)
     assert not any(map(lives, pids))
     assert not list(paths.launches.glob(f"*/{NOTE}"))
     said = capsys.readouterr().out

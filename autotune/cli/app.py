@@ -5,6 +5,7 @@ Rule: nothing is decided here, and what a verb needs is imported when it is call
 
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from autotune.cli.exits import MEANING, Exit
+from autotune.cli.exits import MEANING, VERIFIED, Exit
 from autotune.errors import UserError
 
 FileArg = Annotated[Path, typer.Argument(help="The candidates file.", metavar="CANDIDATES.yaml")]
@@ -29,7 +30,15 @@ StorageOption = Annotated[
     typer.Option("--storage", help="Optuna storage URL; default studies/<name>/study.db."),
 ]
 
-_EXITS = "\n\n".join(f"{code.value:>3}  {text}" for code, text in MEANING.items())
+DeployedArg = Annotated[
+    Path, typer.Argument(help="What a study has recommended.", metavar="BEST-CONFIG.yaml")
+]
+
+
+def _exits(meaning: Mapping[Exit, str]) -> str:
+    told = "\n\n".join(f"{code.value:>3}  {text}" for code, text in meaning.items())
+    return f"Exit codes:\n\n{told}"
+
 
 app = typer.Typer(
     name="autotune",
@@ -81,7 +90,7 @@ def init(
     first.init(model, output, prompts, python, force=force)
 
 
-@app.command(epilog=f"Exit codes:\n\n{_EXITS}")
+@app.command(epilog=_exits(MEANING))
 def run(
     file: FileArg,
     budget: BudgetOption = None,
@@ -187,6 +196,43 @@ def export(
     from autotune.cli import showing  # noqa: PLC0415
 
     showing.export(study, root, format)
+
+
+@app.command(epilog=_exits(VERIFIED))
+def verify(
+    file: DeployedArg,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="Other prompts; default: those it was measured on."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Wall clock, such as 20m; default: no limit.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Default reports/<study>/verify.json; - prints it."),
+    ] = None,
+    root: RootOption = None,
+) -> None:
+    """Measure a deployed configuration again, beside plain decoding: is it still good here?"""
+    from autotune.cli import verifying  # noqa: PLC0415
+
+    raise typer.Exit(verifying.verify(file, prompts, budget, root, output))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    file: DeployedArg,
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 8000,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the command line; start nothing.")
+    ] = False,
+) -> None:
+    """Start the engine with it. Further words go to the engine, such as --host 0.0.0.0."""
+    from autotune.cli import serving  # noqa: PLC0415
+
+    serving.serve(file, port, context.args, dry_run=dry_run)
 
 
 @app.command()

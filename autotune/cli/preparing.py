@@ -15,7 +15,7 @@ from autotune.core.redaction import is_secret, shown
 from autotune.errors import CandidatesFileError, UserError
 from autotune.ports import Engine, find
 from autotune.preflight import Finding, Severity, kept
-from autotune.tuning.identity import model_defaults
+from autotune.tuning.identity import files_of, model_defaults
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 from autotune.tuning.tuner import fingerprint
@@ -61,12 +61,13 @@ class Prepared:
             fingerprint=self.fingerprint,
             storage=self.storage,
             probe=self.probe,
+            target_files=files_of(spec.target),
         )
 
 
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
     """Read the file, probe the engine, and check; what stands against a run is a UserError."""
-    budget_s = _seconds(budget) if budget is not None else None
+    budget_s = seconds(budget) if budget is not None else None
     looked = look(file)
     loaded, probe = _sound(looked), looked.probe
     engine: Engine = find("engines", loaded.spec.target.engine)
@@ -97,7 +98,8 @@ def _sound(looked: Looked) -> LoadedFile:
     return replace(looked.loaded, spec=kept(looked.loaded.spec, looked.findings))
 
 
-def _seconds(budget: str) -> float:
+def seconds(budget: str) -> float:
+    """The seconds of `--budget 45m`; raises UserError."""
     try:
         return parse_duration(budget)
     except ValueError as error:

@@ -60,7 +60,7 @@ def _go_on(file: Path) -> str:
 def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     spec, paths = ready.loaded.spec, ready.paths
     saved.save(ready.saved, paths)
-    _end_orphans(paths)
+    end_orphans(paths)
     ledger = Ledger(ready.storage, spec)
     trackers = _trackers(ready, ledger.uid)
     recover(paths, ledger, spec)
@@ -155,7 +155,7 @@ def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> No
         tracker.record(record, paths.launches / record.launch_id)
 
 
-def _end_orphans(paths: StudyPaths) -> None:
+def end_orphans(paths: StudyPaths) -> None:
     """End servers that an earlier, killed autotune left behind; only those it started."""
     for note in sorted(paths.launches.glob(f"*/{process.NOTE}")):
         try:

@@ -109,7 +109,7 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     paths = study_paths(name, root)
     saved.load(paths)
     made = [paths.launches, paths.database, paths.folder / "spec.json", paths.reply_key]
-    made.append(paths.report)
+    made += [paths.verification.folder, paths.report]
     made = [path for path in made if path.exists()]
     for path in made:
         console.print(f"{path}  ({_size(path) >> 10} KiB)")

@@ -246,7 +246,7 @@ class VllmEngine:
             env[_start.CACHE_ROOT] = str(order.folder / "compile_cache")
         if self.real and device_name().startswith("cpu"):
             preload = cpu_preload(Path(sys.prefix) if not order.launcher else None)
-            env["LD_PRELOAD"] = ":".join(filter(None, [*preload, env.get("LD_PRELOAD", "")]))
+            env["LD_PRELOAD"] = ":".join(_with_those(preload, env.get("LD_PRELOAD", "")))
         if order.live:
             folder = order.folder / "engine_path"
             folder.mkdir(exist_ok=True)
@@ -262,6 +262,12 @@ def cpu_preload(prefix: Path | None) -> list[str]:
     found = [prefix / "lib" / "libiomp5.so"] if prefix else []
     found += [*Path("/usr/lib").glob("*-linux-gnu/libtcmalloc_minimal.so.4")]
     return [str(path) for path in found if path.exists()]
+
+
+def _with_those(libraries: Sequence[str], given: str) -> list[str]:
+    """Libraries and those that were given, but for other copies of one of them."""
+    names = {Path(path).name for path in libraries}
+    return [*libraries, *(p for p in given.split(":") if p and Path(p).name not in names)]
 
 
 @contextlib.contextmanager

@@ -59,6 +59,13 @@ def served_with(target: Target) -> Mapping[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def files_of(target: Target) -> Mapping[str, str]:
+    """Digests of all that a local target is made of, by what they are of; empty on the hub."""
+    served = {f"target_{name}": value for name, value in served_with(target).items()}
+    weights = identity(target.model)
+    return {"target": weights, **served} if weights else served
+
+
 def _beside(target: Target) -> Iterator[Path]:
     args = target.engine_args
     defaults = args.get("generation_config", "auto")

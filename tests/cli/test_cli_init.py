@@ -51,8 +51,7 @@ def test_a_folder_with_models_beside_it(tmp_path: Path) -> None:
     assert found["draft_model-Llama-3.2-1B-Instruct"] == "meta-llama/Llama-3.2-1B-Instruct"
     assert spec.workload.sampling.temperature == 1.0
     assert spec.workload.sampling.params == {"top_p": 0.9}
-    text = (tmp_path / "candidates.yaml").read_text(encoding="utf-8")
-    assert "the checkpoint allows 131072" in text
+    assert spec.target.engine_args == {"max_model_len": 131072}
 
 
 def test_without_prompts_one_message_says_what_to_do(tmp_path: Path) -> None:
