@@ -117,7 +117,7 @@ class _Level:
 
     def step(self, name: str, k: int) -> Step | None:
         """The steps of one point."""
-        sd = self.noise.of_passes(self.concurrency).sd
+        sd = self.noise.of_passes(self.concurrency, speculating=k > 0).sd
         return pooled(self._passes(name, k), sd, apart=self._apart)
 
     def cost(self, candidate: Candidate, plain: Step) -> StepCost | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from autotune.core.causes import retried
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, evidence
 from autotune.core.noise import noise_of
@@ -137,7 +138,7 @@ def failed(records: Sequence[Record]) -> tuple[Record, Failure] | None:
         if isinstance(record.outcome, Failure):
             name = record.trial.candidate
             seen[name] = seen.get(name, 0) + 1
-            if not record.outcome.transient or seen[name] >= TRIES:
+            if not retried(record.outcome) or seen[name] >= TRIES:
                 return record, record.outcome
     return None
 
@@ -192,6 +193,8 @@ def _result(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         search=(),
         confirmation=found,
         noise=noise,
+        memory=None,
+        plain_utilization=spec.search.gpu_memory_utilization[0],
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(
             why,
