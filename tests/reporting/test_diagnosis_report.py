@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from autotune.core.causes import CAUSES
 from autotune.core.diagnosis import DIAGNOSES, Diagnosis
 from autotune.core.recommendation import recommend
+from autotune.core.trial import Cause
 from autotune.reporting.report import render_report
 from autotune.reporting.troubleshooting import FILE, text
 from tests.builders_demo import DEMO, demo_study
@@ -53,10 +55,12 @@ def test_the_page_of_troubleshooting_is_up_to_date() -> None:
     assert FILE.read_text(encoding="utf-8") == text()
 
 
-def test_every_diagnosis_is_on_the_page_once() -> None:
-    """No row without a sign and a remedy."""
+def test_every_diagnosis_and_every_cause_is_on_the_page_once() -> None:
+    """No row without a sign and a remedy, no cause without a row."""
     rows = [line.split(" | ") for line in text().splitlines() if line.startswith("| `")]
-    assert [row[0].strip("| `") for row in rows] == [row.id for row in DIAGNOSES]
+    names = [row[0].strip("| `") for row in rows]
+    assert sorted(names) == sorted([*(row.id for row in DIAGNOSES), *(c.value for c in Cause)])
+    assert set(CAUSES) == set(Cause)
     assert all(len(cell) > 3 for row in rows for cell in row)
 
 
