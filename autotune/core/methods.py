@@ -33,6 +33,9 @@ class Method:
     """Whether the draft layers are part of the target's own checkpoint."""
     learns: bool = False
     """Whether it drafts from the replies to earlier requests, and so gets better as it serves."""
+    fixed_range: bool = False
+    """Whether a checkpoint has one head, or one place in its block, for each of its K: a larger K
+    than asked for is not worth a try."""
 
     @property
     def has_weights(self) -> bool:
@@ -108,6 +111,7 @@ _ROWS = (
         needs_model=True,
         live_k=False,
         fixed_length=True,
+        fixed_range=True,
     ),
     Method(
         name="mlp_speculator",
@@ -116,6 +120,7 @@ _ROWS = (
         needs_model=True,
         live_k=False,
         fixed_length=True,
+        fixed_range=True,
     ),
     Method(
         name="dflash",
@@ -124,6 +129,7 @@ _ROWS = (
         needs_model=True,
         live_k=False,
         fixed_length=True,
+        fixed_range=True,
     ),
     Method(
         name="dspark",
@@ -132,6 +138,7 @@ _ROWS = (
         needs_model=True,
         live_k=False,
         fixed_length=True,
+        fixed_range=True,
     ),
 )
 

@@ -231,6 +231,12 @@ class Candidate:
         """Whether K may change on a running server: by method, unless a setting fixes the block."""
         return self.row.live_k and not any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
 
+    @property
+    def extends(self) -> bool:
+        """Whether the search may try larger K than those asked for."""
+        fixed = any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
+        return not self.row.fixed_range and not fixed
+
     def speculative_config(self, num_speculative_tokens: int) -> dict[str, JSON] | None:
         """vLLM's --speculative-config for this K; None for K = 0, plain decoding."""
         if num_speculative_tokens == 0:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from autotune.core.plan import next_launch
-from autotune.core.recommendation import of_stage
+from autotune.core.plan import Propose, next_launch, no_proposals
 from autotune.core.speedup import overall_ratio
+from autotune.core.stages.points import of_confirmation, of_search
 from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.tuning.identity import identity, served_with
@@ -32,6 +32,7 @@ def tune(
     *,
     budget_s: float | None,
     forgotten: Collection[str] = (),
+    propose: Propose = no_proposals,
 ) -> Iterator[list[Record]]:
     """Launch what the plan asks for until it asks for nothing more; drain it to the end.
 
@@ -42,7 +43,7 @@ def tune(
         stored = ledger.records()
         records = usable(stored, rig.fingerprint, rig.spec, forgotten)
         left = None if budget_s is None else budget_s - (time.monotonic() - started)
-        launch = next_launch(rig.spec, records, left)
+        launch = next_launch(rig.spec, records, left, propose)
         if launch is None:
             return
         folder = rig.paths.next_launch(r.launch_id for r in stored)
@@ -116,7 +117,7 @@ def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
     """The overall speedup of a record's point as known now; None when it has none."""
     trial = record.trial
-    stage = of_stage(records, confirm=trial.stage is Stage.CONFIRM)
+    stage = (of_confirmation if trial.stage is Stage.CONFIRM else of_search)(records)
     same = [_at_rates(r, spec) for r in stage if r.fingerprint == record.fingerprint]
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
