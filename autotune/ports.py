@@ -64,6 +64,8 @@ class Surroundings:
     warnings: Mapping[str, int] = field(default_factory=dict)
     """What else the log warned of, and how often."""
     host: HostLoad | None = None
+    kv_cache_peak: float | None = None
+    """Highest share of the KV cache that was seen in use."""
 
 
 class Watch(Protocol):

@@ -15,6 +15,7 @@ from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
+from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
@@ -65,7 +66,7 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     records = usable(stored, ready.fingerprint, spec, forgotten)
     _greet(ready, records, others=len(stored) - len(records) - len(forgotten))
     records = _measure(ready, ledger, trackers, records, forgotten)
-    failed = baseline_failed(records)
+    failed = baseline_failed(in_force(spec, records))
     if failed:
         told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")

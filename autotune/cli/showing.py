@@ -246,7 +246,8 @@ def _pass_table(rows: Sequence[_PassRow]) -> Table:
     times = ("TTFT ms", "TPOT ms", "tokens/step", "step ms")
     names = ("launch", "candidate", "K", "c", "block", "tok/s", *times)
     host = [name for name in _HOST if any(_host_cell(row.measured.host, name) for row in rows)]
-    table = Table(*names, *host, "invalid", title="passes")
+    cache = ["KV peak"] if any(row.measured.kv_cache_peak is not None for row in rows) else []
+    table = Table(*names, *cache, *host, "invalid", title="passes")
     for row in rows:
         p = row.measured
         table.add_row(
@@ -260,10 +261,15 @@ def _pass_table(rows: Sequence[_PassRow]) -> Table:
             f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
             f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
             f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
+            *(_share(p.kv_cache_peak) for _ in cache),
             *(_host_cell(p.host, name) for name in host),
             escape(p.invalid or ""),
         )
     return table
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
 
 
 def _host_cell(host: HostLoad | None, column: str) -> str:

@@ -13,6 +13,7 @@ from autotune.config.build import core_study, tracking_uri
 from autotune.config.checks import (
     context_faults,
     lora_faults,
+    memory_faults,
     model_faults,
     name_faults,
     schema_faults,
@@ -64,9 +65,11 @@ def load(
     """Read a candidates file; raises CandidatesFileError with every fault there is."""
     file = Path(absolute(str(path), Path.cwd()))
     text = _read(file, shown=str(path))
-    document = read_yaml(text, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    document = read_yaml(text, environ)
     prompts = _prompts(document.data, Path(path).parent)
-    said = _said(document.data, prompts, file.parent, check_models=check_models)
+    said = list(_said(document.data, prompts, file.parent, check_models=check_models))
+    said += memory_faults(document.data, environ) if isinstance(document.data, dict) else ()
     faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))

@@ -8,23 +8,34 @@ one, `FURTHER` times at most.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from autotune.core.arms import arms
 from autotune.core.comparison import comparer
 from autotune.core.evidence import Finalist
+from autotune.core.memory import utilization_for
+from autotune.core.memory_bounds import at_utilization, in_force, search_utilization
 from autotune.core.noise import noise_of
 from autotune.core.parity import fair, ruled_out
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
 from autotune.core.stages.points import given_up, of_confirmation, of_point, of_search
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
-from autotune.core.trial import TRIES, Failure, Record
+from autotune.core.trial import BASELINE, TRIES, Failure, Record
 
 FURTHER = 2
 """How many finalists are confirmed at most after one that fell short."""
 
 Key = tuple[str, int]
 """Candidate and K."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A finalist that is to be confirmed, and why besides the best one."""
+
+    finalist: Finalist
+    why: str = ""
 
 
 def search_curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
@@ -36,19 +47,25 @@ def search_curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCu
 def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     """Every candidate at its overall knee, the best first; close ones ordered by simplicity."""
     out = _ruled_out(spec, records)
-    gmu = spec.search.gpu_memory_utilization[0]
     found = [
-        Finalist(
-            candidate=c.candidate,
-            num_speculative_tokens=c.knee.num_speculative_tokens,
-            gpu_memory_utilization=gmu,
-            speedup=c.at(c.knee.num_speculative_tokens).speedup,
-        )
+        _finalist(spec, records, c)
         for c in search_curves(spec, records)
         if c.concurrency is None and (c.candidate, c.knee.num_speculative_tokens) not in out
     ]
     order = ranked(spec, {key_of(f): f.speedup for f in found})
     return sorted(found, key=lambda f: order.index(key_of(f)))
+
+
+def _finalist(spec: StudySpec, records: Sequence[Record], curve: SpeedupCurve) -> Finalist:
+    name, k = curve.candidate, curve.knee.num_speculative_tokens
+    found = Finalist(
+        candidate=name,
+        num_speculative_tokens=k,
+        gpu_memory_utilization=search_utilization(spec, records, name, k),
+        speedup=curve.at(k).speedup,
+    )
+    choice = utilization_for(spec, records, found)
+    return replace(found, gpu_memory_utilization=choice.utilization)
 
 
 def ranked(spec: StudySpec, speedups: Mapping[Key, Interval]) -> list[Key]:
@@ -61,21 +78,27 @@ def ranked(spec: StudySpec, speedups: Mapping[Key, Interval]) -> list[Key]:
     return [*sorted(close, key=lambda key: _simplicity(spec, key)), *by_mean[len(close) :]]
 
 
-def panels(spec: StudySpec, records: Sequence[Record]) -> list[list[Finalist]]:
+def panels(spec: StudySpec, records: Sequence[Record]) -> list[list[Entrant]]:
     """Who is confirmed together: the best and who is close to it, then the next, one by one."""
     order = finalists(spec, records)
     if not order:
         return []
-    found = [order[:2] if len(order) > 1 and _close(spec, records, *order[:2]) else order[:1]]
-    proved = confirmed(spec, records)
-    for following in order[len(found[0]) :]:
-        done = [f for panel in found for f in panel]
-        if len(found) > FURTHER or not all(_fell_short(spec, records, proved, f) for f in done):
+    first, tied = order[0], [f for f in order[1:2] if _close(spec, records, order[0], f)]
+    why = f"the search cannot tell it from {first.candidate}"
+    # The baseline beside them is at one utilization.
+    together = [f for f in tied if f.gpu_memory_utilization == first.gpu_memory_utilization]
+    found = [[Entrant(finalist=first), *(Entrant(finalist=f, why=why) for f in together)]]
+    found += [[Entrant(finalist=f, why=why)] for f in tied if f not in together]
+    most, proved = len(found) + FURTHER, confirmed(spec, records, order)
+    for following in order[1 + len(tied) :]:
+        done = [entrant.finalist for panel in found for entrant in panel]
+        if len(found) == most or not all(_fell_short(spec, records, proved, f) for f in done):
             break
         known = [proved[key_of(f)].mean for f in done if key_of(f) in proved]
         if hopeless(spec, following) or following.speedup.high <= max(known, default=0.0):
             break
-        found.append([following])
+        fell = f"{done[-1].candidate} did not hold what the search promised"
+        found.append([Entrant(finalist=following, why=fell)])
     return found
 
 
@@ -84,8 +107,8 @@ def chosen(spec: StudySpec, records: Sequence[Record]) -> Finalist | None:
 
     One that has fewer cold launches than another is not compared with it.
     """
-    panel = [f for group in panels(spec, records) for f in group]
-    proved = confirmed(spec, records)
+    panel = [entrant.finalist for group in panels(spec, records) for entrant in group]
+    proved = confirmed(spec, records, panel)
     rounds = {key_of(f): _rounds(records, f) for f in panel if key_of(f) in proved}
     most = max(rounds.values(), default=0)
     whole = {key: proved[key] for key, count in rounds.items() if count == most}
@@ -95,16 +118,44 @@ def chosen(spec: StudySpec, records: Sequence[Record]) -> Finalist | None:
     return next(f for f in panel if key_of(f) == best)
 
 
-def confirmed(spec: StudySpec, records: Sequence[Record]) -> dict[Key, Interval]:
-    """The overall speedup of every point that the confirmation has measured."""
-    cold = of_confirmation(records)
+def confirmed(
+    spec: StudySpec, records: Sequence[Record], panel: Sequence[Finalist]
+) -> dict[Key, Interval]:
+    """The overall speedups of those finalists that the confirmation has measured."""
     noise = noise_of(records, spec.workload.levels)
-    return {
-        (curve.candidate, point.num_speculative_tokens): point.speedup
-        for curve in curves(spec, cold, noise)
-        if curve.concurrency is None
-        for point in curve.points
+    found: dict[Key, Interval] = {}
+    for share in {f.gpu_memory_utilization for f in panel}:
+        cold = curves(spec, at_utilization(of_confirmation(records), share), noise)
+        for f in (f for f in panel if f.gpu_memory_utilization == share):
+            point = overall_point(cold, f)
+            if point is not None:
+                found[key_of(f)] = point.speedup
+    return found
+
+
+def cold_records(records: Sequence[Record], finalist: Finalist | None) -> list[Record]:
+    """The records of the confirmation that are of what would be deployed: at its utilization."""
+    cold = of_confirmation(records)
+    return at_utilization(cold, finalist.gpu_memory_utilization) if finalist else cold
+
+
+def as_deployed(spec: StudySpec, records: Sequence[Record]) -> list[Record]:
+    """The confirmations that count: each point's at the utilization that it would be deployed at.
+
+    Where the memory was too little, or too much, another utilization has taken their place.
+    """
+    cold = of_confirmation(in_force(spec, records))
+    points = {(r.trial.candidate, r.trial.num_speculative_tokens): r.trial for r in cold}
+    shares = {
+        key: utilization_for(spec, records, trial).utilization for key, trial in points.items()
     }
+    return [
+        r
+        for r in cold
+        if r.trial.candidate == BASELINE
+        or r.trial.gpu_memory_utilization
+        == shares[r.trial.candidate, r.trial.num_speculative_tokens]
+    ]
 
 
 def fell_short(proved: Interval, searched: Interval) -> bool:
@@ -137,14 +188,14 @@ def _fell_short(
 ) -> bool:
     """Whether the confirmation of a finalist is over and did not hold what the search promised."""
     key = key_of(finalist)
-    if given_up(spec, of_point(of_confirmation(records), *key)):
+    if given_up(spec, of_point(of_confirmation(in_force(spec, records)), *key)):
         return True
     whole = _rounds(records, finalist) >= spec.search.confirm_rounds
     return key in proved and whole and fell_short(proved[key], finalist.speedup)
 
 
 def _rounds(records: Sequence[Record], finalist: Finalist) -> int:
-    mine = of_point(of_confirmation(records), *key_of(finalist))
+    mine = of_point(cold_records(records, finalist), *key_of(finalist))
     return len({r.trial.repeat for r in mine if r.measurement})
 
 
@@ -156,7 +207,7 @@ def _simplicity(spec: StudySpec, key: Key) -> tuple[bool, int, str]:
 def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[Key, str]:
     """Points that the confirmation ruled out, with the reason: failed cold, a broken constraint, or
     a comparison that is none."""
-    cold = of_confirmation(records)
+    cold = as_deployed(spec, records)
     return failed_cold(cold) | broken_cold(spec, cold) | ruled_out(spec, cold)
 
 

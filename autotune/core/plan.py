@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
 from autotune.core.finalists import finalists, hopeless
+from autotune.core.memory_bounds import in_force
 from autotune.core.stages import baseline, confirm, search
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import Failure, Launch, Record, Stage
@@ -70,7 +71,7 @@ def pending(
     spec: StudySpec, records: Sequence[Record], propose: Propose = no_proposals
 ) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
-    if baseline_failed(records):
+    if baseline_failed(in_force(spec, records)):
         return
     spec = with_proposals(spec, records, propose)
     yield from baseline.launches(spec, records)

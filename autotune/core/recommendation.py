@@ -11,8 +11,10 @@ from enum import StrEnum
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.finalists import (
+    as_deployed,
     broken_cold,
     chosen,
+    cold_records,
     confirmed,
     failed_cold,
     hopeless,
@@ -21,13 +23,15 @@ from autotune.core.finalists import (
     panels,
     search_curves,
 )
+from autotune.core.memory import Choice, utilization_for
+from autotune.core.memory_bounds import search_utilization
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
-from autotune.core.stages.points import of_confirmation, of_search
+from autotune.core.stages.points import of_search
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
-from autotune.core.trial import Failure, Record
+from autotune.core.trial import BASELINE, Failure, Record
 
 
 class Verdict(StrEnum):
@@ -60,6 +64,10 @@ class Recommendation:
     search: tuple[SpeedupCurve, ...]
     confirmation: tuple[SpeedupCurve, ...]
     noise: Noise
+    memory: Choice | None
+    """The finalist's gpu_memory_utilization, and why; None without a finalist."""
+    plain_utilization: float
+    """That of plain decoding, where it is what is deployed: one that was launched."""
     failures: tuple[tuple[Record, Failure], ...]
     reasons: tuple[str, ...]
 
@@ -73,9 +81,9 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     """The answer that these records allow, whatever is still missing."""
     noise = noise_of(records, spec.workload.levels)
     search = search_curves(spec, records)
-    cold = of_confirmation(records)
-    confirmation = curves(spec, cold, noise)
     finalist = chosen(spec, records)
+    beside, cold = cold_records(records, finalist), as_deployed(spec, records)
+    confirmation = curves(spec, beside, noise)
     proved = overall_point(confirmation, finalist)
     point = proved or overall_point(search, finalist)
     basis = Basis.CONFIRMED if proved else (Basis.SEARCH if point else Basis.NOTHING)
@@ -84,7 +92,8 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         why = "no candidate could be launched as it would be deployed"
     elif point is None and search:
         why = "no K could be measured at every level and keeps every constraint"
-    used = cold if proved else of_search(records)
+    choice = utilization_for(spec, records, finalist) if finalist else None
+    used = beside if proved else of_search(records)
     return Recommendation(
         verdict=verdict,
         basis=basis,
@@ -94,6 +103,8 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         search=search,
         confirmation=confirmation,
         noise=noise,
+        memory=choice,
+        plain_utilization=_plain_utilization(spec, used, finalist if proved else None),
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(
             why,
@@ -107,9 +118,30 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             *_confirmations(spec, records, finalist),
             *remarks(spec, records),
             *_estimates_apart(confirmation or search, finalist),
+            *_memory_reasons(spec, choice),
             *(drift.told() for drift in drifts(records, noise.launch)),
         ),
     )
+
+
+def _plain_utilization(
+    spec: StudySpec, records: Sequence[Record], confirmed: Finalist | None
+) -> float:
+    """Beside a confirmed finalist its own; else where the search measured plain decoding."""
+    if confirmed is not None:
+        return confirmed.gpu_memory_utilization
+    plain = [r for r in records if r.trial.candidate == BASELINE and r.measurement]
+    if plain:
+        return plain[-1].trial.gpu_memory_utilization
+    return search_utilization(spec, records, BASELINE, 0)
+
+
+def _memory_reasons(spec: StudySpec, choice: Choice | None) -> list[str]:
+    """Why this utilization, where there was a choice, and what is wrong with it."""
+    if choice is None:
+        return []
+    searched = len(spec.search.gpu_memory_utilization) > 1
+    return [*([choice.why] if searched else []), *([choice.remark] if choice.remark else [])]
 
 
 def judge(spec: StudySpec, speedup: Interval | None) -> tuple[Verdict, str]:
@@ -163,8 +195,9 @@ def _confirmations(
     spec: StudySpec, records: Sequence[Record], finalist: Finalist | None
 ) -> list[str]:
     """Who else was confirmed, and where a confirmation is not what the search had found."""
-    proved, told = confirmed(spec, records), list[str]()
-    for other in (f for panel in panels(spec, records) for f in panel if key_of(f) in proved):
+    everyone = [entrant.finalist for panel in panels(spec, records) for entrant in panel]
+    proved, told = confirmed(spec, records, everyone), list[str]()
+    for other in (f for f in everyone if key_of(f) in proved):
         cold = proved[key_of(other)]
         name = f"{other.candidate} at K = {other.num_speculative_tokens}"
         if not _agree(cold, other.speedup):

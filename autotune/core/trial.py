@@ -119,6 +119,9 @@ class Pass:
     prefix_hit_rate: float | None = 0.0
     """None, like the preemptions, when the engine does not count it."""
     preemptions: int | None = 0
+    kv_cache_peak: float | None = None
+    """Highest share of the KV cache that was seen in use, a fraction. Read about once a second:
+    what lay between two readings is not in it. None when nobody looked."""
     client_lag_ms: float = 0.0
     """The latest that the client came to a due timer."""
     client_cpu: float = 0.0
@@ -271,6 +274,10 @@ class EngineFacts:
     device: str
     kv_cache_tokens: int | None
     boot_s: float
+    kv_cache_bytes: int | None = None
+    """What the KV cache takes, as the engine's log has it: to a hundredth of a GiB."""
+    memory_bytes: int | None = None
+    """The device's memory, of which gpu_memory_utilization is a share; the RAM on a CPU."""
     resolved: Mapping[str, JSON] = field(default_factory=dict)
     """Resolved settings that matter, such as speculative_config, max_model_len, dtype."""
 

@@ -43,6 +43,12 @@ def free_memory(visible: str = "") -> tuple[int, ...]:
     return tuple(int(mib) << 20 if mib.isdigit() else 0 for mib in free)
 
 
+def total_memory(visible: str = "") -> int | None:
+    """Bytes of the smallest GPU that `visible` leaves; None without one, or when it does not say."""
+    told = [row[-1] for row in _of_gpus("memory.total", visible)]
+    return min((int(mib) << 20 for mib in told if mib.isdigit()), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class HostReading:
     """The machine at one moment; two of them tell what it gave in between."""

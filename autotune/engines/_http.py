@@ -3,13 +3,14 @@
 Rule: proxy variables of the environment are ignored, since a proxy would answer for the server.
 """
 
+import http.client
 import json
 import socket
 import urllib.error
 import urllib.request
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_TROUBLE = (OSError, ValueError, TimeoutError)
+_TROUBLE = (OSError, ValueError, TimeoutError, http.client.HTTPException)
 
 
 class HttpGoneError(Exception):

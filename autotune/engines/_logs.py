@@ -17,6 +17,7 @@ from autotune.core.trial import Cause
 from autotune.errors import LaunchError
 
 TAIL_LINES = 15
+GIB = 1 << 30
 HALF_BYTES = 2_000_000
 
 
@@ -208,6 +209,20 @@ def resolved(text: str) -> dict[str, str]:
     return found
 
 
+def kv_cache_memory(text: str) -> tuple[int | None, int | None]:
+    """Bytes of the KV cache and of the memory that it is a share of, as far as they are told.
+
+    Of several workers the one with the least counts, as it does for vLLM.
+    """
+    found = [m.groupdict() for m in KV_CACHE_MEMORY.finditer(text)]
+    if not found:
+        return None, None
+    least = min(found, key=lambda one: float(one["cache"] or one["gpu_cache"]))
+    total = least["total"]
+    cache = float(least["cache"] or least["gpu_cache"])
+    return int(cache * GIB), int(float(total) * GIB) if total else None
+
+
 def _given(text: str) -> Mapping[str, object]:
     """The arguments that differ from vLLM's defaults, which it prints first of all."""
     match = re.search(r"non-default args: (\{.*\})", text)
@@ -224,6 +239,12 @@ def _async_scheduling(text: str, found: Mapping[str, str], given: Mapping[str, o
         return False
     return given.get("async_scheduling") is not False
 
+
+# vllm/v1/worker: cpu_worker.py, gpu_worker.py
+KV_CACHE_MEMORY = re.compile(
+    r"Auto set \((?P<cache>[\d.]+)/(?P<total>[\d.]+)\) GiB for KV cache"
+    r"|Available KV cache memory: (?P<gpu_cache>[\d.]+) GiB"
+)
 
 NOT_ASYNC = re.compile(
     r"Async scheduling (is not compatible with|not supported with|will be disabled|is disabled)"

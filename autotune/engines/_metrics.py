@@ -6,6 +6,7 @@ known"), never 0, and one that no pass can do without is an error. Source:
 vllm/v1/metrics/loggers.py, vllm/v1/spec_decode/metrics.py.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,6 +91,18 @@ def kv_cache_tokens(samples: Samples) -> int | None:
     info = samples.labels("vllm:cache_config_info")
     blocks, size = info.get("num_gpu_blocks", ""), info.get("block_size", "")
     return int(blocks) * int(size) if blocks.isdigit() and size.isdigit() else None
+
+
+def kv_cache_usage(text: str) -> float | None:
+    """The share of the KV cache in use, of the fullest engine; None when it is not shown.
+
+    The whole text is not parsed: this is read while requests are under way.
+    """
+    for name in NAMES["kv_cache_usage"]:
+        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)
+        if found:
+            return max(map(float, found))
+    return None
 
 
 def _spec(samples: Samples) -> SpecCounters | None:

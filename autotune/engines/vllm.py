@@ -21,8 +21,9 @@ from autotune import process
 from autotune.core.redaction import shown
 from autotune.core.trial import Cause, EngineFacts
 from autotune.engines import _logs, _metrics, live_k
-from autotune.engines._host import device_name, driver_version, free_memory
+from autotune.engines._host import device_name, driver_version, free_memory, total_memory
 from autotune.engines._http import HttpGoneError, complete, free_port, get
+from autotune.engines._poll import KvCachePoll
 from autotune.engines._watch import LogAndHost
 from autotune.errors import LaunchError, UserError
 from autotune.files import write_text
@@ -92,9 +93,10 @@ class VllmServer:
         return Counter(int(line) for line in whole.split())
 
     def watch(self) -> LogAndHost:
-        """Watch the log of the engine and the machine it runs on, which is this one."""
+        """Watch the engine's KV cache and log, and the machine it runs on, which is this one."""
         gpu = not self.facts.device.startswith(("cpu", "simulated"))
-        return LogAndHost.begin(self.child.log, gpu=gpu, visible=self.visible)
+        cache = KvCachePoll(self.base_url)
+        return LogAndHost.begin(self.child.log, gpu=gpu, visible=self.visible, cache=cache)
 
     def check_alive(self) -> None:
         """Raise the observed cause when the engine has ended."""
@@ -206,11 +208,15 @@ class VllmEngine:
             version = _logs.version(text) or str(json.loads(get(url + "/version"))["version"])
         except HttpGoneError as error:
             raise _ended(child, starting=True) from error
+        visible = env.get("CUDA_VISIBLE_DEVICES", "")
+        cache_bytes, memory_bytes = _logs.kv_cache_memory(text)
         facts = EngineFacts(
             version=version,
             device=device_name() if self.real else "simulated",
             kv_cache_tokens=_metrics.kv_cache_tokens(samples),
             boot_s=boot_s,
+            kv_cache_bytes=cache_bytes,
+            memory_bytes=memory_bytes or (total_memory(visible) if self.real else None),
             resolved={**_logs.resolved(text), **{k: env[k] for k in CHANGING if k in env}},
         )
         steps = _steps_file(order.folder)
@@ -222,7 +228,7 @@ class VllmEngine:
             facts,
             steps,
             [steps.stat().st_size],
-            env.get("CUDA_VISIBLE_DEVICES", ""),
+            visible,
         )
 
     def _environment(self, order: ServeOrder) -> dict[str, str]:

@@ -143,7 +143,22 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
                 "launches": result.noise.launch.launches,
                 "source": "prior and launches" if result.noise.launch.launches else "prior",
             },
+            "memory": _memory(result),
             "workload": _workload(spec, result),
+        }
+    )
+
+
+def _memory(result: Recommendation) -> Entry | None:
+    """What the load took of the KV cache; of the finalist, where that is what is deployed."""
+    choice = result.memory
+    if choice is None or choice.need_tokens is None or not result.speculates:
+        return None
+    return without_nulls(
+        {
+            "kv_cache_need_tokens": choice.need_tokens,
+            "kv_cache_headroom": _figure(choice.headroom),
+            "confirmed_kv_cache_peak": _figure(choice.confirmed_peak),
         }
     )
 

@@ -6,6 +6,7 @@ Rule: facts only; what is not known has no key.
 from collections.abc import Mapping, Sequence
 
 import autotune
+from autotune.core.memory_bounds import at_utilization
 from autotune.core.recommendation import Recommendation
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import BASELINE, EngineFacts, Record, Stage
@@ -49,8 +50,12 @@ def deployed_facts(records: Sequence[Record], result: Recommendation) -> EngineF
     wanted = (BASELINE, 0)
     if result.speculates and result.finalist:
         wanted = (result.finalist.candidate, result.finalist.num_speculative_tokens)
+    share = result.plain_utilization
+    if result.speculates and result.finalist:
+        share = result.finalist.gpu_memory_utilization
     known = [r for r in records if r.facts is not None]
-    same = [r for r in known if (r.trial.candidate, r.trial.num_speculative_tokens) == wanted]
+    there = at_utilization(known, share)
+    same = [r for r in there if (r.trial.candidate, r.trial.num_speculative_tokens) == wanted]
     same.sort(key=lambda r: r.trial.stage is Stage.CONFIRM)
     found = same or known
     return found[-1].facts if found else None

@@ -14,6 +14,7 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.buckets import EDGES
 from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
+from autotune.core.memory import Choice
 from autotune.core.noise import noise_of
 from autotune.core.parity import fair
 from autotune.core.recommendation import Recommendation
@@ -123,7 +124,19 @@ def result_metrics(result: Recommendation) -> list[Value]:
     if result.finalist:
         k = result.finalist.num_speculative_tokens
         values.append(Value("best.num_speculative_tokens", float(k)))
+    if result.memory:
+        values += _memory(result.memory)
     return finite(values)
+
+
+def _memory(choice: Choice) -> list[Value]:
+    known = {
+        "gpu_memory_utilization": choice.utilization,
+        "kv_cache_tokens": choice.capacity.tokens if choice.capacity else None,
+        "kv_cache_need_tokens": choice.need_tokens,
+        "kv_cache_headroom": choice.headroom,
+    }
+    return [Value(f"best.{name}", float(x)) for name, x in known.items() if x is not None]
 
 
 def reply_metrics(checks: ReplyChecks) -> list[Value]:
@@ -178,6 +191,10 @@ def _level(measurement: Measurement, level: Level, slo: Slo | None) -> list[Valu
     latencies = pooled_latencies(p.times for p in passes)
     if latencies:
         values += [Value(f"{n}.{at}", getattr(latencies, n)) for n in FIGURES]
+    peaks = [p.kv_cache_peak for p in passes if p.kv_cache_peak is not None]
+    values += [Value(f"kv_cache_peak.{at}", max(peaks))] if peaks else []
+    preempted = [p.preemptions for p in passes if p.preemptions is not None]
+    values += [Value(f"preemptions.{at}", float(sum(preempted)))] if preempted else []
     if level.request_rate is not None:
         values.append(Value(f"mean_e2e_ms.{at}", 1 / mean_of(_log_speeds(passes)).interval().mean))
     found = goodput(passes, slo)

@@ -76,7 +76,7 @@ def usable(
         _at_rates(r, spec)
         for r in records
         if r.fingerprint == fingerprint
-        and r.trial.gpu_memory_utilization == spec.search.gpu_memory_utilization[0]
+        and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
         and _same_candidate(spec, r.trial)
         and record_id(r) not in forgotten
     ]

@@ -55,6 +55,12 @@ NO_LIBNUMA = (
     "Failed to import from vllm._C: ImportError('libnuma.so.1: cannot open shared object file: "
     "No such file or directory')"
 )
+# As written in vllm/v1/worker: cpu_worker.py, gpu_worker.py
+CPU_CACHE = (
+    "Auto set (3.25/15.50) GiB for KV cache on node 0, with 4.65 GiB requested memory for the "
+    "worker. 1.40 GiB memory was consumed by non-kv usages."
+)
+GPU_CACHE = "Available KV cache memory: 51.25 GiB"
 REFUSED = "api_server.py: error: unrecognized arguments: --num-speculative-tokens 3"
 INVALID = "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig"
 
@@ -326,3 +332,21 @@ def test_compilations_of_a_recorded_start_are_found() -> None:
     )
     assert [told.partition(":")[0] for told in spoiling] == ["the model was compiled"] * 2
     assert all(len(told) < 200 for told in spoiling)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cache_gib", "memory_gib"),
+    [
+        ([], None, None),
+        ([CPU_CACHE], 3.25, 15.5),
+        ([GPU_CACHE], 51.25, None),
+        (["Available KV cache memory: 52.00 GiB", GPU_CACHE], 51.25, None),
+    ],
+)
+def test_how_much_memory_the_kv_cache_has(
+    lines: list[str], cache_gib: float | None, memory_gib: float | None
+) -> None:
+    """The worker with the least counts; a GPU's log does not say how large the GPU is."""
+    log = "\n".join(f"(Worker pid=1) INFO 11-30 04:10:05 [worker.py:1] {line}" for line in lines)
+    found = [None if gib is None else int(gib * 2**30) for gib in (cache_gib, memory_gib)]
+    assert list(_logs.kv_cache_memory(log)) == found

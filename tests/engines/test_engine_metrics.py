@@ -6,7 +6,7 @@ import pytest
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.trial import Cause
-from autotune.engines._metrics import counters, kv_cache_tokens, scrape
+from autotune.engines._metrics import counters, kv_cache_tokens, kv_cache_usage, scrape
 from autotune.errors import LaunchError
 
 RECORDED = (Path(__file__).parent / "metrics" / "vllm-0.32.0-eagle.txt").read_text()
@@ -134,6 +134,17 @@ def test_names_of_older_engines(old: str, value: float) -> None:
     """A gauge that was renamed is found under either name."""
     text = f'# TYPE {old} gauge\n{old}{{engine="0"}} {value}\n'
     assert scrape(text).total("kv_cache_usage") == value
+
+
+@pytest.mark.parametrize("name", ["vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"])
+def test_the_fill_of_the_kv_cache_is_that_of_the_fullest_engine(name: str) -> None:
+    """Each engine has a cache of its own; a label may hold braces and blanks."""
+    rows = {"0": 0.25, "1": 0.5, "2": 0.125}
+    text = f"# HELP {name} KV-cache usage. 1 means 100 percent usage.\n# TYPE {name} gauge\n"
+    text += "".join(f'{name}{{engine="{e}",model_name="a {{b}} 7"}} {x}\n' for e, x in rows.items())
+    assert kv_cache_usage(text) == 0.5
+    assert kv_cache_usage(RECORDED) == 0.0
+    assert kv_cache_usage(without("cache_usage_perc")) is None
 
 
 def test_kv_cache_capacity() -> None:

@@ -20,6 +20,8 @@ case "$1" in
   --query-gpu=name) echo "NVIDIA Test"; echo "NVIDIA Test" ;;
   --query-gpu=index,uuid,clocks.sm,temperature.gpu,power.draw)
     echo "0, GPU-aaaa-1, 1980, 61, 402.17"; echo "1, GPU-bbbb-2, 1200, 84, [N/A]" ;;
+  --query-gpu=index,uuid,memory.total)
+    echo "0, GPU-aaaa-1, 81559"; echo "1, GPU-bbbb-2, 40960" ;;
   --query-gpu=index,uuid,memory.free)
     head -n 1 "{folder}/free" | tr ';' '\\n'
     [ "$(wc -l < "{folder}/free")" -le 1 ] || sed -i 1d "{folder}/free" ;;
@@ -80,6 +82,12 @@ def test_the_gpus_of_others_do_not_count(gpus: Gpus, visible: str, free: tuple[i
     """CUDA_VISIBLE_DEVICES, by number or by the beginning of the UUID."""
     gpus.tell((100, 200))
     assert _host.free_memory(visible) == tuple(mib * MIB for mib in free)
+
+
+def test_the_memory_that_a_utilization_is_a_share_of(gpus: Gpus) -> None:
+    """The smallest of the GPUs in use."""
+    assert _host.total_memory() == 40960 * MIB
+    assert _host.total_memory("0") == 81559 * MIB
 
 
 def test_a_cpu_is_named_with_its_instructions() -> None:

@@ -54,7 +54,13 @@ def demo() -> StudySpec:
 
 @contextmanager
 def serving(
-    folder: Path, candidate: Candidate | None, k: int, *, live: bool, **engine_args: JSON
+    folder: Path,
+    candidate: Candidate | None,
+    k: int,
+    *,
+    live: bool,
+    share: float = MEMORY,
+    **engine_args: JSON,
 ) -> Iterator[Server]:
     """The demo's target, with a draft or plain, started as the tuner starts it."""
     spec = demo()
@@ -63,7 +69,7 @@ def serving(
     engine: Engine = find("engines", "vllm")
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "vllm.yaml"
-    config.write_text(render_engine_args(spec, candidate, k, MEMORY), encoding="utf-8")
+    config.write_text(render_engine_args(spec, candidate, k, share), encoding="utf-8")
     order = ServeOrder(
         config_file=config,
         folder=folder,

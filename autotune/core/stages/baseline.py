@@ -5,6 +5,7 @@ Rule: a level that has its blocks is not measured again, and without a baseline 
 
 from collections.abc import Iterator, Sequence
 
+from autotune.core.memory_bounds import in_force
 from autotune.core.stages.making import make_launch
 from autotune.core.stages.points import enough, given_up, of_point, of_search, says_nothing
 from autotune.core.study import StudySpec
@@ -14,14 +15,14 @@ from autotune.core.wording import level_words, listed_words
 
 def launches(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     """The baseline, unless every level has it, or it was tried in vain."""
-    mine = of_point(of_search(records), BASELINE, 0)
+    mine = of_point(of_search(in_force(spec, records)), BASELINE, 0)
     missing = [lv for lv in spec.workload.levels if not enough(spec, mine, lv)]
     if not missing or given_up(spec, mine):
         return
     why = "the denominator of every speedup"
     if len(missing) < len(spec.workload.levels):
         why += f", at {listed_words(map(level_words, missing))}"
-    yield make_launch(spec, Stage.BASELINE, None, (0,), why=why)
+    yield make_launch(spec, records, Stage.BASELINE, None, (0,), why=why)
 
 
 def failed(records: Sequence[Record]) -> Failure | None:

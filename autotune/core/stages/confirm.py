@@ -6,10 +6,11 @@ than equal launches are; who is confirmed is decided in core/finalists.py.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from autotune.core.drift import restless
-from autotune.core.evidence import Finalist
-from autotune.core.finalists import hopeless, panels
+from autotune.core.finalists import Entrant, hopeless, panels
+from autotune.core.memory_bounds import at_utilization, in_force
 from autotune.core.stages.making import make_launch
 from autotune.core.stages.points import enough, given_up, of_confirmation, of_point
 from autotune.core.study import Candidate, StudySpec
@@ -21,25 +22,23 @@ Arm = tuple[Candidate | None, int, str]
 """Who is launched, its K, and why."""
 
 
-def utilization(spec: StudySpec, records: Sequence[Record]) -> float:
-    """The gpu_memory_utilization of what is confirmed, and of the baseline beside it."""
-    return spec.search.gpu_memory_utilization[0]
-
-
 def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> Iterator[Launch]:
     """Baseline and finalists in turn; while the search goes on, as far as can be foreseen."""
     groups = panels(spec, records)
-    if not groups or hopeless(spec, groups[0][0]):
+    if not groups or hopeless(spec, groups[0][0].finalist):
         if searching:
             first = spec.candidates[0]
-            arms = _arms([(first, spec.ks(first)[0], "the winner exactly as it would be deployed")])
-            yield from _rounds_of(spec, records, arms, range(spec.search.confirm_rounds))
+            winner = (first, spec.ks(first)[0], "the winner exactly as it would be deployed")
+            share = spec.search.gpu_memory_utilization[-1]
+            rounds = range(spec.search.confirm_rounds)
+            yield from _rounds_of(spec, records, _arms([winner]), rounds, share)
         return
     for number, panel in enumerate(groups):
         first_round = number * (spec.search.confirm_rounds + MORE_ROUNDS)
-        told = [_told(spec, groups, number, finalist) for finalist in panel]
-        rounds = range(first_round, first_round + _rounds(spec, records, first_round))
-        yield from _rounds_of(spec, records, _arms(told), rounds)
+        told = [_told(spec, entrant) for entrant in panel]
+        share = panel[0].finalist.gpu_memory_utilization
+        last = first_round + _rounds(spec, at_utilization(records, share), first_round)
+        yield from _rounds_of(spec, records, _arms(told), range(first_round, last), share)
 
 
 def _arms(mine: Sequence[Arm]) -> list[Arm]:
@@ -48,29 +47,30 @@ def _arms(mine: Sequence[Arm]) -> list[Arm]:
     return [(None, 0, why), *mine]
 
 
-def _told(
-    spec: StudySpec, groups: Sequence[Sequence[Finalist]], number: int, finalist: Finalist
-) -> Arm:
+def _told(spec: StudySpec, entrant: Entrant) -> Arm:
+    finalist = entrant.finalist
     candidate, k = spec.candidate(finalist.candidate), finalist.num_speculative_tokens
-    why = f"{candidate.name} at K = {k} exactly as it would be deployed"
-    first = groups[0][0]
-    if number:
-        why += f": {groups[number - 1][0].candidate} did not hold what the search promised"
-    elif finalist != first:
-        why += f": the search cannot tell it from {first.candidate}"
-    return candidate, k, why
+    memory = ""
+    if len(spec.search.gpu_memory_utilization) > 1:
+        memory = f" and gpu_memory_utilization {finalist.gpu_memory_utilization:g}"
+    why = f"{candidate.name} at K = {k}{memory} exactly as it would be deployed"
+    return candidate, k, f"{why}: {entrant.why}" if entrant.why else why
 
 
 def _rounds_of(
-    spec: StudySpec, records: Sequence[Record], arms: Sequence[Arm], rounds: range
+    spec: StudySpec,
+    records: Sequence[Record],
+    arms: Sequence[Arm],
+    rounds: range,
+    share: float,
 ) -> Iterator[Launch]:
-    cold = of_confirmation(records)
+    cold = of_confirmation(in_force(spec, records))
     lost: set[str] = set()
     for repeat in rounds:
         for candidate, k, why in arms:
             name = candidate.name if candidate else BASELINE
             mine = of_point(cold, name, k)
-            same = [r for r in mine if r.trial.repeat == repeat]
+            same = [r for r in at_utilization(mine, share) if r.trial.repeat == repeat]
             if name in lost or all(enough(spec, same, lv) for lv in spec.workload.levels):
                 continue
             if given_up(spec, mine):
@@ -78,15 +78,8 @@ def _rounds_of(
                 if name == BASELINE or len(lost) == len(arms) - 1:
                     return
                 continue
-            yield make_launch(
-                spec,
-                Stage.CONFIRM,
-                candidate,
-                (k,),
-                why=why,
-                repeat=repeat,
-                gpu_memory_utilization=utilization(spec, records),
-            )
+            launch = make_launch(spec, records, Stage.CONFIRM, candidate, (k,), why=why)
+            yield replace(launch, repeat=repeat, gpu_memory_utilization=share)
 
 
 def _rounds(spec: StudySpec, records: Sequence[Record], first: int) -> int:

@@ -1,33 +1,34 @@
 """How a stage writes a launch down.
 
-Rule: what a stage does not decide is the same in all of them: memory, blocks.
+Rule: what no stage decides is the same in all of them: blocks, and the memory of the search.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from autotune.core.memory_bounds import search_utilization
 from autotune.core.study import Candidate, StudySpec
-from autotune.core.trial import Launch, Stage
+from autotune.core.trial import BASELINE, Launch, Record, Stage
 
 
 def make_launch(
     spec: StudySpec,
+    records: Sequence[Record],
     stage: Stage,
     candidate: Candidate | None,
     ks: Iterable[int],
     *,
     why: str,
     live: bool = False,
-    repeat: int = 0,
-    gpu_memory_utilization: float | None = None,
 ) -> Launch:
-    """A launch of this stage; its K in order."""
+    """A launch of this stage; its K in order, its memory as far as launches have told."""
+    numbers = tuple(sorted(set(ks)))
+    name = candidate.name if candidate else BASELINE
     return Launch(
         stage=stage,
         candidate=candidate,
-        num_speculative_tokens=tuple(sorted(set(ks))),
-        gpu_memory_utilization=gpu_memory_utilization or spec.search.gpu_memory_utilization[0],
+        num_speculative_tokens=numbers,
+        gpu_memory_utilization=search_utilization(spec, records, name, max(numbers)),
         live=live,
-        repeat=repeat,
         max_blocks=spec.search.max_blocks,
         why=why,
     )

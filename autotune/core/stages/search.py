@@ -9,6 +9,7 @@ changed the picture. Where K cannot change, each K is a launch.
 from collections.abc import Iterator, Sequence
 
 from autotune.core.comparison import Comparer
+from autotune.core.memory_bounds import in_force
 from autotune.core.stages.making import listed, make_launch
 from autotune.core.stages.points import ends_candidate, given_up, not_in_force, of_point, of_search
 from autotune.core.stages.ranges import between, coarse, doubled
@@ -21,7 +22,7 @@ from autotune.core.wording import level_words, listed_words
 def launches(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     """All screenings that are left, in the order of the file; then what is left to refine, the
     most promising candidate first."""
-    searched = of_search(records)
+    searched = of_search(in_force(spec, records))
     found = compared(spec, searched)
     surveys = [
         _survey(spec, searched, found, candidate)
@@ -30,9 +31,9 @@ def launches(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     ]
     for one in surveys:
         if not one.screened:
-            yield from _of_candidate(one)
+            yield from _of_candidate(one, records)
     for one in sorted((s for s in surveys if s.screened), key=_promise):
-        yield from _of_candidate(one)
+        yield from _of_candidate(one, records)
 
 
 def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
@@ -58,20 +59,21 @@ def _promise(one: Survey) -> float:
     return -mean if mean is not None else 0.0
 
 
-def _of_candidate(one: Survey) -> Iterator[Launch]:
+def _of_candidate(one: Survey, records: Sequence[Record]) -> Iterator[Launch]:
     missing = sorted({k for ks in one.lacking().values() for k in ks})
     if not missing or one.beaten:
         return
     stage = Stage.REFINE if one.screened else Stage.SCREEN
     if one.live:
         ks = _live_ks(one, missing)
+        why = _why(one, missing)
         yield make_launch(
-            one.spec, stage, one.candidate, (0, *ks), why=_why(one, missing), live=True
+            one.spec, records, stage, one.candidate, (0, *ks), why=why, live=True
         )
         return
     for k in missing:
         why = f"{_why(one, [k])}; one launch per K"
-        yield make_launch(one.spec, stage, one.candidate, (k,), why=why)
+        yield make_launch(one.spec, records, stage, one.candidate, (k,), why=why)
 
 
 def _live_ks(one: Survey, missing: Sequence[int]) -> set[int]:
