@@ -9,44 +9,28 @@ The order is baseline, search (screen and refine), confirm; what each of them wa
 core/stages/.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
 from autotune.core.finalists import finalists, hopeless
 from autotune.core.memory_bounds import in_force
 from autotune.core.stages import baseline, confirm, search
-from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
+from autotune.core.stages.search import Propose, no_more
+from autotune.core.study import MIN_BLOCKS, StudySpec
 from autotune.core.trial import Failure, Launch, Record, Stage
-
-Propose = Callable[[StudySpec, Sequence[Record]], Sequence[Candidate]]
-"""Further candidates, made from what was measured: those of a range of settings, say. All that were
-ever proposed, with names of their own, in the same order for the same records."""
-
-
-def no_proposals(spec: StudySpec, records: Sequence[Record]) -> Sequence[Candidate]:
-    """The candidates of the file are all there are."""
-    return ()
-
-
-def with_proposals(spec: StudySpec, records: Sequence[Record], propose: Propose) -> StudySpec:
-    """The study with the candidates that are proposed by now; what is recommended knows them, too."""
-    proposed = tuple(propose(spec, records))
-    return replace(spec, candidates=(*spec.candidates, *proposed)) if proposed else spec
-
 
 def next_launch(
     spec: StudySpec,
     records: Sequence[Record],
     remaining_s: float | None = None,
-    propose: Propose = no_proposals,
+    propose: Propose = no_more,
 ) -> Launch | None:
     """The next launch, or None: finished, or no baseline, or no time left for another launch.
 
     `remaining_s` is what is left of the budget; None means no budget.
     """
-    spec = with_proposals(spec, records, propose)
-    ahead = list(pending(spec, records))
+    ahead = list(pending(spec, records, propose))
     if remaining_s is None or not ahead:
         return ahead[0] if ahead else None
     ahead = _affordable(spec, records, ahead, remaining_s)
@@ -68,14 +52,13 @@ def baseline_failed(records: Sequence[Record]) -> Failure | None:
 
 
 def pending(
-    spec: StudySpec, records: Sequence[Record], propose: Propose = no_proposals
+    spec: StudySpec, records: Sequence[Record], propose: Propose = no_more
 ) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
     if baseline_failed(in_force(spec, records)):
         return
-    spec = with_proposals(spec, records, propose)
     yield from baseline.launches(spec, records)
-    searches = list(search.launches(spec, records))
+    searches = list(search.launches(spec, records, propose))
     yield from searches
     yield from confirm.launches(spec, records, searching=bool(searches))
 

@@ -51,6 +51,7 @@ class Rounds:
     _asked: Asked = field(default_factory=dict)
     _purpose: set[tuple[int, int]] = field(default_factory=set)
     _first: Asked = field(default_factory=dict)
+    _screening: bool = False
 
     def order(self) -> Iterator[tuple[int, int, int]]:
         """(block, concurrency, K) of each pass, decided when it is asked for."""
@@ -100,7 +101,8 @@ class Rounds:
         else:
             found = self._survey(candidate)
             self._first = asked(found, self.launch)
-            self._purpose = purpose(found, self.launch, self._first)
+            self._screening = not found.screened
+            self._purpose = self._purpose_of(found)
         self._asked = self._first
         for lv in levels if self.launch.stage is not Stage.CONFIRM else ():
             ran = [len(self._known_blocks(lv, k)) for k in self._first.get(lv.concurrency, ())]
@@ -125,7 +127,10 @@ class Rounds:
             self.notify(CandidateBeaten(launch=self.launch, why=self.beaten))
             return
         self._asked = asked(found, self.launch)
-        self._purpose = purpose(found, self.launch, self._first)
+        self._purpose = self._purpose_of(found)
+
+    def _purpose_of(self, found: Survey) -> set[tuple[int, int]]:
+        return purpose(found, self.launch, self._first, screening=self._screening)
 
     def _settle(self, state: State, level: Level) -> None:
         c = level.concurrency

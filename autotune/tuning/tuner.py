@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from autotune.core.plan import Propose, next_launch, no_proposals
+from autotune.core.plan import next_launch
+from autotune.core.stages.search import Propose, no_more
 from autotune.core.speedup import overall_ratio
 from autotune.core.stages.points import of_confirmation, of_search
 from autotune.core.study import Prompt, StudySpec
@@ -32,7 +33,7 @@ def tune(
     *,
     budget_s: float | None,
     forgotten: Collection[str] = (),
-    propose: Propose = no_proposals,
+    propose: Propose = no_more,
 ) -> Iterator[list[Record]]:
     """Launch what the plan asks for until it asks for nothing more; drain it to the end.
 

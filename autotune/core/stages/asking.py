@@ -10,7 +10,7 @@ from autotune.core.comparison import PLAIN
 from autotune.core.stages.ranges import coarse
 from autotune.core.stages.survey import Survey
 from autotune.core.stopping import Contest
-from autotune.core.trial import Launch, Stage
+from autotune.core.trial import Launch
 
 Asked = dict[int, tuple[int, ...]]
 """The K to measure, by concurrency; the drift reference K = 0 is not among them."""
@@ -39,20 +39,24 @@ def everything(found: Survey, launch: Launch) -> Asked:
     return {lv.concurrency: ks for lv in found.spec.workload.levels}
 
 
-def purpose(found: Survey, launch: Launch, first: Asked) -> set[tuple[int, int]]:
+def purpose(
+    found: Survey, launch: Launch, first: Asked, *, screening: bool
+) -> set[tuple[int, int]]:
     """(concurrency, K) that a launch was made for, `first` being what it asked for at its start.
 
     A screening is made for the coarse K at every level: at the primary one alone nothing can be
     recommended. What the launch finds worth a look besides is none of it.
     """
+    if not launch.live:
+        return {(lv.concurrency, launch.k_max) for lv in found.spec.workload.levels}
     mine = {(c, k) for c, ks in first.items() for k in ks}
-    if launch.stage is Stage.SCREEN and launch.live:
+    if screening:
         ks = [k for k in coarse(found.ks) if k in launch.num_speculative_tokens]
         mine |= {(lv.concurrency, k) for lv in found.spec.workload.levels for k in ks}
     if not found.screened:
         return mine
     grid = {lv.concurrency: found.grid(lv) for lv in found.spec.workload.levels}
-    return {(c, k) for c, k in mine if k in grid[c]} if launch.live else mine
+    return {(c, k) for c, k in mine if k in grid[c]}
 
 
 def _of_one(found: Survey, launch: Launch) -> Asked:

@@ -6,7 +6,7 @@ that one did not come to: cut short, a K above its K_max, a level or a K that wa
 changed the picture. Where K cannot change, each K is a launch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from autotune.core.comparison import Comparer
 from autotune.core.memory_bounds import in_force
@@ -19,9 +19,20 @@ from autotune.core.trial import Launch, Record, Stage
 from autotune.core.wording import level_words, listed_words
 
 
-def launches(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+Propose = Callable[[StudySpec, Sequence[Record], Candidate], Candidate | None]
+"""Study, records and a candidate to another one that is to be tried beside it, with a name of its
+own; None: no more. The same records give the same candidate."""
+
+
+def no_more(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Candidate | None:
+    """The candidates of the file are all there are."""
+
+
+def launches(
+    spec: StudySpec, records: Sequence[Record], propose: Propose = no_more
+) -> Iterator[Launch]:
     """All screenings that are left, in the order of the file; then what is left to refine, the
-    most promising candidate first."""
+    most promising candidate first, and what is proposed besides."""
     searched = of_search(in_force(spec, records))
     found = compared(spec, searched)
     surveys = [
@@ -29,11 +40,13 @@ def launches(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
         for candidate in spec.candidates
         if not any(ends_candidate(r, candidate.name) for r in searched)
     ]
-    for one in surveys:
-        if not one.screened:
-            yield from _of_candidate(one, records)
+    screens = [x for one in surveys if not one.screened for x in _of_candidate(one, records)]
+    yield from screens
     for one in sorted((s for s in surveys if s.screened), key=_promise):
         yield from _of_candidate(one, records)
+    for candidate in spec.candidates if not screens else ():
+        if (new := propose(spec, records, candidate)) is not None:
+            yield from _of_candidate(_survey(spec, searched, found, new), records)
 
 
 def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
