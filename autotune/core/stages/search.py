@@ -90,17 +90,14 @@ def _of_candidate(one: Survey, records: Sequence[Record]) -> Iterator[Launch]:
 
 
 def _live_ks(one: Survey, missing: Sequence[int]) -> set[int]:
-    """The K that the launch may come to: all that are asked for, or those around the best."""
-    if not one.screened:
-        ks = {*one.ks, *missing}
-    else:
-        leader = one.leader
-        tried = [k for k in one.asked if k not in missing]
-        near = between(one.universe, tried, leader) if leader else ()
-        ks = {*near, *missing}
-        if one.ahead:
-            ks |= {*one.universe[len(one.ks) :]} | ({leader} if leader else set())
-    return ks - one.given_up
+    """The K that the launch may come to: the missing ones, the best to compare them with, and what
+    lies around them."""
+    leader = one.leader
+    known = set() if leader is None else {leader}
+    near = {k for x in (*known, *missing) for k in between(one.universe, one.asked, x)}
+    new = {k for k in near if not one.done(k, one.primary)}
+    further = one.universe[len(one.ks) :] if one.ahead else ()
+    return {*missing, *known, *new, *further} - one.given_up
 
 
 def _why(one: Survey, missing: Sequence[int]) -> str:

@@ -22,8 +22,8 @@ from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
 from autotune.core.trial import Record
 
 LIKELY = 0.5
-"""Error of what is called beaten between launches. Another launch has to be worth its start, so
-there the mean decides; a launch that goes on asks for confidence (core/stopping.py)."""
+"""Error of what is called beaten between launches, where a start has to be worth its while: what is
+probably beaten gets none. A launch that is up asks for confidence (core/stopping.py)."""
 
 Levels = tuple[Level, ...]
 
