@@ -15,7 +15,7 @@ from autotune.cli.exits import Exit
 from autotune.cli.planning import launch_config, warn
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import screen
-from autotune.cli.results import announce, exit_code, provenance, write_results
+from autotune.cli.results import announce, answered, exit_code, provenance, write_results
 from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import recommend
@@ -81,7 +81,7 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     announce(console, spec, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
-    return exit_code(result, complete=not left)
+    return exit_code(result, complete=answered(result, left))
 
 
 def _measure(

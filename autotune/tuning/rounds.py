@@ -80,7 +80,7 @@ class Rounds:
 
     def pruned(self, k: int) -> str | None:
         """Why this K was stopped before its time; None if it was not, or not wherever it ran."""
-        if self.beaten and k > 0:
+        if self.beaten:
             return self.beaten
         mine = [s for s in self.stopped if s.num_speculative_tokens == k and s.beaten]
         ran = {p.concurrency for p in self.passes if p.num_speculative_tokens == k}

@@ -76,4 +76,6 @@ def contest(found: Survey, launch: Launch) -> Contest | None:
     if not found.done(k, found.primary):
         return None
     known = levels if all(found.done(k, lv) for lv in levels) else (found.primary,)
+    if not found.may_end_at(known):
+        return None
     return Contest(name=launch.name, ks=(k,), levels=known, rival=None)

@@ -138,8 +138,8 @@ class Survey:
         )
 
     def contest(self) -> Contest | None:
-        """What decides whether the candidate may still win; None before the screening is over."""
-        if not self.screened:
+        """What decides whether the candidate may still win; None before that can be told."""
+        if not self.screened or not self.may_end_at(self.lead):
             return None
         ks = tuple(k for k in self.asked if self._mean(k, self.lead) is not None)
         rise = self._rise(ks, self.lead) if self.ahead else None
@@ -150,6 +150,12 @@ class Survey:
             rival=self._rival(self.lead),
             gain=DOUBLINGS * (rise or 0.0),
         )
+
+    def may_end_at(self, levels: Levels) -> bool:
+        """Whether a candidate may be dropped by these levels alone: not the first one, whose figures
+        at every level are the answer if none is any good."""
+        every = self.spec.workload.levels
+        return len(levels) == len(every) or self._rival(every) is not None
 
     @property
     def beaten(self) -> str | None:
