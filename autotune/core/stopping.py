@@ -10,7 +10,7 @@ Sequential Methods, 2000, chapter 7, for spending in general).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
@@ -143,21 +143,6 @@ class Contest:
 SWING = math.log(1.25)
 """What a candidate may gain on another one from the primary level to the rest, a log ratio: the
 benefit of the doubt for levels that were not measured."""
-
-
-def cannot_win(state: State, looks: int, contest: Contest | None = None) -> str | None:
-    """Why no K of the launch can be the answer; None while one still may.
-
-    Without a contest it is about all its K at all levels.
-    """
-    spec, found = state.spec, state.comparer
-    asked = contest or Contest(name=state.launch.name, ks=(), levels=spec.workload.levels, rival=None)
-    mine = [k for k in state.launch.num_speculative_tokens if k > 0]
-    ks = [k for k in mine if k in asked.ks] if contest else mine
-    others = [point for point in found.found if point[0] != asked.name]
-    asked = replace(asked, ks=ks, rival=champion(spec, found, others, asked.levels))
-    least = min(state.least(level) for level in asked.levels)
-    return outdone(spec, found, asked, error=ERROR / looks, least=least)
 
 
 def outdone(

@@ -14,8 +14,8 @@ from random import Random
 from autotune.core.noise import noise_of
 from autotune.core.stages.asking import Asked, asked, contest, purpose
 from autotune.core.stages.points import enough, of_point, of_search
-from autotune.core.stages.survey import Survey, compared
-from autotune.core.stopping import ERROR, State, Stopped, cannot_win, settle
+from autotune.core.stages.survey import LIKELY, Survey, compared
+from autotune.core.stopping import ERROR, State, Stopped, outdone, settle
 from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage
 from autotune.tuning.events import CandidateBeaten, KStopped, Listener
@@ -99,7 +99,8 @@ class Rounds:
             self._first = {lv.concurrency: ks for lv in missing or levels}
             self._purpose = {(c, k) for c in self._first for k in ks}
         else:
-            found = self._survey(candidate)
+            # As the plan sees it: what it made this launch for is measured first.
+            found = self._survey(candidate, error=LIKELY)
             self._first = asked(found, self.launch)
             self._screening = not found.screened
             self._purpose = self._purpose_of(found)
@@ -122,11 +123,13 @@ class Rounds:
         found = self._survey(candidate)
         decides = contest(found, self.launch)
         if decides:
-            self.beaten = cannot_win(state, max(map(self._looks, levels)), decides)
+            error = ERROR / max(map(self._looks, levels))
+            least = min(map(state.least, decides.levels))
+            self.beaten = outdone(self.spec, found.found, decides, error=error, least=least)
         if self.beaten:
             self.notify(CandidateBeaten(launch=self.launch, why=self.beaten))
             return
-        self._asked = asked(found, self.launch)
+        self._asked = asked(found, self.launch, self._first)
         self._purpose = self._purpose_of(found)
 
     def _purpose_of(self, found: Survey) -> set[tuple[int, int]]:
@@ -154,7 +157,7 @@ class Rounds:
             noise=noise_of(everything, self.spec.workload.levels),
         )
 
-    def _survey(self, candidate: Candidate) -> Survey:
+    def _survey(self, candidate: Candidate, error: float = ERROR) -> Survey:
         """What is known of the candidate with this launch, which is under way and not over."""
         mine = [
             _unfinished(r, cut_short=not self._hurry)
@@ -167,7 +170,7 @@ class Rounds:
             records=records,
             found=compared(self.spec, records),
             live=self.launch.live,
-            error=ERROR,
+            error=error,
             exhausted=frozenset(
                 (lv.concurrency, k)
                 for lv in self.spec.workload.levels

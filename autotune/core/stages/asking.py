@@ -16,14 +16,17 @@ Asked = dict[int, tuple[int, ...]]
 """The K to measure, by concurrency; the drift reference K = 0 is not among them."""
 
 
-def asked(found: Survey, launch: Launch) -> Asked:
-    """The K that a launch of the search measures next."""
+def asked(found: Survey, launch: Launch, first: Asked | None = None) -> Asked:
+    """The K that a launch of the search measures next; `first` is what it was made for."""
     if PLAIN not in found.found.found:
         return everything(found, launch)
     if not launch.live:
         return _of_one(found, launch)
     mine = {k for k in launch.num_speculative_tokens if k > 0}
     lacking = {c: mine.intersection(ks) for c, ks in found.lacking().items()}
+    for level in found.spec.workload.levels if first else ():
+        ks = (first or {}).get(level.concurrency, ())
+        lacking[level.concurrency] |= {k for k in ks if not found.done(k, level)}
     if any(lacking.values()):
         anchor = mine.intersection({found.leader or 0}) if found.screened else set()
         return {c: tuple(sorted(ks | anchor)) if ks else () for c, ks in lacking.items()}
@@ -78,4 +81,4 @@ def contest(found: Survey, launch: Launch) -> Contest | None:
     known = levels if all(found.done(k, lv) for lv in levels) else (found.primary,)
     if not found.may_end_at(known):
         return None
-    return Contest(name=launch.name, ks=(k,), levels=known, rival=None)
+    return Contest(name=launch.name, ks=(k,), levels=known, rival=found.rival(known))

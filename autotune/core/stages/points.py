@@ -55,6 +55,11 @@ def given_up(spec: StudySpec, mine: Sequence[Record]) -> bool:
     return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
 
 
+def stopped(mine: Sequence[Record]) -> int:
+    """How many launches have stopped a point because it could not be the answer."""
+    return sum(bool(r.measurement and r.measurement.pruned) for r in mine)
+
+
 def ends_candidate(record: Record, name: str) -> bool:
     """Whether a failure at any K is the end of all K of a candidate."""
     outcome = record.outcome
@@ -82,7 +87,7 @@ def _all_that_time_allowed(measured: Measurement, concurrency: int) -> bool:
 
 
 def _in_vain(spec: StudySpec, record: Record) -> bool:
-    """A failure, or invalid passes that left too few blocks at a level."""
+    """A failure, or too few valid blocks at a level that was tried."""
     if says_nothing(record):
         return False
     measured = record.measurement
@@ -93,6 +98,6 @@ def _in_vain(spec: StudySpec, record: Record) -> bool:
     levels = [
         lv
         for lv in spec.workload.levels
-        if any(p.invalid and p.concurrency == lv.concurrency for p in measured.passes)
+        if any(p.concurrency == lv.concurrency for p in measured.passes)
     ]
     return any(not enough(spec, [record], level) for level in levels)

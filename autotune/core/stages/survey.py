@@ -15,11 +15,11 @@ from autotune.core.arms import arms
 from autotune.core.comparison import PLAIN, Comparer, Point, comparer
 from autotune.core.noise import noise_of
 from autotune.core.parity import fair
-from autotune.core.stages.points import enough, given_up, of_point, of_search
+from autotune.core.stages.points import enough, given_up, of_point, of_search, stopped
 from autotune.core.stages.ranges import DOUBLINGS, WINDOW, around, coarse, doubled, universe
 from autotune.core.stopping import Contest, allowed, champion, is_below, outdone
 from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
-from autotune.core.trial import Record
+from autotune.core.trial import TRIES, Record
 
 LIKELY = 0.5
 """Error of what is called beaten between launches, where a start has to be worth its while: what is
@@ -98,6 +98,7 @@ class Survey:
             self._done[key] = (
                 key in self.exhausted
                 or k in self.given_up
+                or stopped(self._of(k)) >= TRIES
                 or enough(self.spec, self._of(k), level)
             )
         return self._done[key]
@@ -147,7 +148,7 @@ class Survey:
             name=self.candidate.name,
             ks=ks,
             levels=self.lead,
-            rival=self._rival(self.lead),
+            rival=self.rival(self.lead),
             gain=DOUBLINGS * (rise or 0.0),
         )
 
@@ -155,7 +156,7 @@ class Survey:
         """Whether a candidate may be dropped by these levels alone: not the first one, whose figures
         at every level are the answer if none is any good."""
         every = self.spec.workload.levels
-        return len(levels) == len(every) or self._rival(every) is not None
+        return len(levels) == len(every) or self.rival(every) is not None
 
     @property
     def beaten(self) -> str | None:
@@ -197,7 +198,7 @@ class Survey:
         tolerated = math.log1p(self.spec.objective.tolerance)
         if step.mean <= max(math.sqrt(step.variance), tolerated):
             return None
-        rival = self._rival(levels)
+        rival = self.rival(levels)
         bar = self.found.over_levels(rival, PLAIN, levels) if rival else None
         return step.mean if bar is None or last + DOUBLINGS * step.mean >= bar.mean else None
 
@@ -227,7 +228,7 @@ class Survey:
     def _cannot_be(self, k: int) -> bool:
         levels = (self.primary,)
         contest = Contest(
-            name=self.candidate.name, ks=(k,), levels=levels, rival=self._rival(levels)
+            name=self.candidate.name, ks=(k,), levels=levels, rival=self.rival(levels)
         )
         return bool(outdone(self.spec, self.found, contest, error=self.error, least=MIN_BLOCKS))
 
@@ -249,7 +250,8 @@ class Survey:
             self._means[key] = estimate.mean if estimate else None
         return self._means[key]
 
-    def _rival(self, levels: Levels) -> Point | None:
+    def rival(self, levels: Levels) -> Point | None:
+        """The best point of the other candidates that has all these levels."""
         if levels not in self._rivals:
             name = self.candidate.name
             others = [point for point in self.found.found if point[0] != name]
