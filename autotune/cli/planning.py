@@ -77,7 +77,9 @@ def _models(spec: StudySpec) -> list[str]:
 def _memory(ready: Prepared, launches: Sequence[Launch]) -> Iterator[str]:
     """How much of the device's memory each server takes, where the device tells its size."""
     shares = sorted({launch.gpu_memory_utilization for launch in launches})
-    of = "the GPU's memory" if ready.on_gpu else "the RAM (no GPU: gpu_memory_utilization means RAM)"
+    of = (
+        "the GPU's memory" if ready.on_gpu else "the RAM (no GPU: gpu_memory_utilization means RAM)"
+    )
     total = _total_bytes(ready)
     for share in shares:
         size = f", {share * total / GIB:.1f} of {total / GIB:.1f} GiB" if total else ""

@@ -32,6 +32,7 @@ from autotune.tuning.events import (
     ServerReady,
 )
 
+
 def throughput(measured: Measurement, concurrency: int) -> float | None:
     """Output tokens per second, geometric mean over the valid blocks; None without one."""
     logs = [p.log_throughput for p in measured.at(concurrency)]

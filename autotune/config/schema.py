@@ -86,8 +86,8 @@ class SearchSection(Section):
     start_timeout: Duration = _SEARCH.start_timeout_s
     """How long a server may take to complete its first request; raise it for large models."""
     min_blocks: int = _SEARCH.min_blocks
-    """Blocks of prompts that a K gets at least where it is measured; two where the budget is far too
-    small."""
+    """Blocks of prompts that a K gets at least, where it is measured; two where the budget is far
+    too small."""
     max_blocks: int = _SEARCH.max_blocks
     """Blocks of prompts that a K gets at most, if the prompts fill that many."""
     confirm_rounds: int = _SEARCH.confirm_rounds

@@ -48,7 +48,9 @@ def search_utilization(spec: StudySpec, records: Sequence[Record], name: str, k:
     """
     failed = failed_at(records, name, k)
     large = [u for u, failures in failed.items() if _final(failures, TOO_LARGE)]
-    left = [u for u in spec.search.gpu_memory_utilization if within(u, None, min(large, default=None))]
+    left = [
+        u for u in spec.search.gpu_memory_utilization if within(u, None, min(large, default=None))
+    ]
     if not left:
         return spec.search.gpu_memory_utilization[0]
     return left[-min(1 << max(len(large) - 1, 0), len(left))]

@@ -20,6 +20,7 @@ from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import MIN_BLOCKS, StudySpec
 from autotune.core.trial import Failure, Launch, Record, Stage
 
+
 def next_launch(
     spec: StudySpec,
     records: Sequence[Record],
@@ -73,6 +74,9 @@ def _affordable(
     ranked = finalists(spec, records)
     if not ranked or hopeless(spec, ranked[0]):
         return list(ahead)
+    if any(r.trial.stage is Stage.CONFIRM for r in records) and final:
+        # What was begun is brought to its end; a search in between would leave it without.
+        return [*final, *(launch for launch in ahead if launch not in final)]
     # Two blocks are what any comparison needs.
     least = MIN_BLOCKS * len(spec.workload.levels) * pass_s(records)
     needed = sum(_start_s(records, launch) + least for launch in final)

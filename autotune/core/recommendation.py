@@ -27,7 +27,7 @@ from autotune.core.memory import Choice, utilization_for
 from autotune.core.memory_bounds import search_utilization
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks
-from autotune.core.speedup import Point, SpeedupCurve, curves, violations
+from autotune.core.speedup import SpeedupCurve, curves, violations
 from autotune.core.stages.points import of_search
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
@@ -110,9 +110,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             why,
             *(
                 f"{name} at K = {k}, launched as it would be deployed: {reason}"
-                for (name, k), reason in (
-                    failed_cold(cold) | broken_cold(spec, cold)
-                ).items()
+                for (name, k), reason in (failed_cold(cold) | broken_cold(spec, cold)).items()
             ),
             *_remarks(spec, search, finalist, basis),
             *_confirmations(spec, records, finalist),

@@ -101,7 +101,9 @@ def settle(state: State, level: Level, active: Sequence[int], looks: int) -> lis
     """
     found, name, c = state.comparer, state.launch.name, level.concurrency
     rivals = [k for k in active if k > 0 and found.found[name, k].passes(c)]
-    best = _leader(state, found, [k for k in rivals if allowed(state.spec, found, (name, k), level)], c)
+    best = _leader(
+        state, found, [k for k in rivals if allowed(state.spec, found, (name, k), level)], c
+    )
     if best is None:
         return []
     tests = looks * max(len(state.launch.num_speculative_tokens) - 1, 1)

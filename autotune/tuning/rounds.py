@@ -129,11 +129,17 @@ class Rounds:
         if self.beaten:
             self.notify(CandidateBeaten(launch=self.launch, why=self.beaten))
             return
-        self._asked = asked(found, self.launch, self._first)
         self._purpose = self._purpose_of(found)
+        self._asked = asked(found, self.launch, self._first)
+        if self._hurry:
+            due = {c: tuple(k for k in ks if self._is_due(c, k)) for c, ks in self._asked.items()}
+            self._asked = due if any(due.values()) else self._asked
 
     def _purpose_of(self, found: Survey) -> set[tuple[int, int]]:
         return purpose(found, self.launch, self._first, screening=self._screening)
+
+    def _is_due(self, concurrency: int, k: int) -> bool:
+        return (concurrency, k) in self._purpose and len(self._run(concurrency, k)) < MIN_BLOCKS
 
     def _settle(self, state: State, level: Level) -> None:
         c = level.concurrency
@@ -187,7 +193,9 @@ class Rounds:
             active = self.active(c)
             block = self._next_block(level, [k for k in active if k > 0] or active)
             if block is not None:
-                ks = [k for k in active if len(active) == 1 or not k or block not in self._run(c, k)]
+                ks = [
+                    k for k in active if len(active) == 1 or not k or block not in self._run(c, k)
+                ]
                 places.append((block, c, ks))
         return places
 

@@ -11,9 +11,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from autotune.core.plan import next_launch
-from autotune.core.stages.search import Propose, no_more
 from autotune.core.speedup import overall_ratio
 from autotune.core.stages.points import of_confirmation, of_search
+from autotune.core.stages.ranges import universe
+from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.tuning.identity import identity, served_with
@@ -79,6 +80,7 @@ def usable(
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
         and _same_candidate(spec, r.trial)
+        and _asked_for(spec, r.trial)
         and record_id(r) not in forgotten
     ]
 
@@ -113,6 +115,13 @@ def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
         trial.weights,
     )
     return same_draft and dict(now.settings) == dict(trial.settings)
+
+
+def _asked_for(spec: StudySpec, trial: Trial) -> bool:
+    """Whether the file still asks for this K, or the search may come to it by itself."""
+    candidate = next((c for c in spec.candidates if c.name == trial.candidate), None)
+    k = trial.num_speculative_tokens
+    return candidate is None or k == 0 or k in universe(candidate, spec.ks(candidate))
 
 
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from autotune.cli import running, showing
 from autotune.cli.app import app
 from autotune.cli.preparing import prepare
-from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
+from autotune.cli.progress import throughput
 from autotune.core.host import HostLoad
 from autotune.core.plan import pending
 from autotune.core.recommendation import recommend
@@ -159,12 +159,6 @@ def baseline(seconds: float, fingerprint: str) -> Record:
     trial = replace(record.trial, gpu_memory_utilization=0.9)
     outcome = Measurement(passes=passes)
     return replace(record, trial=trial, outcome=outcome, fingerprint=fingerprint)
-
-
-def test_pass_seconds_are_those_on_record() -> None:
-    """A guess stands in until the first pass."""
-    assert pass_seconds([]) == FIRST_PASS_S
-    assert pass_seconds([baseline(70.0, "f"), baseline(30.0, "f")]) == pytest.approx(50.0)
 
 
 def told(*words: str) -> str:

@@ -48,7 +48,10 @@ def test_seconds_per_pass_are_from_one_to_the_next() -> None:
     assert pass_s([]) == FIRST_PASS_S
     record = make_record(tput={1: 30.0}, blocks=3)
     assert record.measurement
-    passes = [replace(p, started_s=12.0 * i, duration_s=6.0) for i, p in enumerate(record.measurement.passes)]
+    passes = [
+        replace(p, started_s=12.0 * i, duration_s=6.0)
+        for i, p in enumerate(record.measurement.passes)
+    ]
     seen = replace(record, outcome=replace(record.measurement, passes=tuple(passes)))
     assert pass_s([seen]) == pytest.approx(30.0 / 3)
 
@@ -59,7 +62,9 @@ def test_a_screening_is_expected_to_be_as_long_as_those_seen() -> None:
     assert passes_of(SPEC, [], screens[0]) == 5 * 6
     seen = [make_record("eagle", k, launch_id="001", live=True, tput={1: 30.0}) for k in (0, 1, 2)]
     assert passes_of(SPEC, seen, screens[1]) == 9
-    cut = [replace(r, outcome=replace(r.measurement, cut_short=True)) for r in seen if r.measurement]
+    cut = [
+        replace(r, outcome=replace(r.measurement, cut_short=True)) for r in seen if r.measurement
+    ]
     assert passes_of(SPEC, cut, screens[1]) == 5 * 6
 
 

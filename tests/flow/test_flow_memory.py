@@ -6,7 +6,6 @@ them is prompt, so that every reading of the gauge is near the peak.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest

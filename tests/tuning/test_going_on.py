@@ -1,4 +1,4 @@
-"""One launch answers the curve: it screens, and goes on to the rest unless the candidate is beaten."""
+"""One launch answers the curve: it screens, and unless the candidate is beaten it goes on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ def _curves(monkeypatch: pytest.MonkeyPatch) -> None:
         return {1: 33.0 * gains[1], 4: 124.0 * gains[4]}
 
     monkeypatch.setattr(fakes, "tput_of", tput_of)
-    profiles = {name: (0.6,) * 40 for name in CURVES}
+    profiles = dict.fromkeys(CURVES, (0.6,) * 40)
     monkeypatch.setattr(fakes, "PROFILES", profiles)
 
 

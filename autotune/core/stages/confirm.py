@@ -86,9 +86,7 @@ def _rounds(spec: StudySpec, records: Sequence[Record], first: int) -> int:
     """Rounds of one panel: some more while its baselines are further apart than equal."""
     asked = spec.search.confirm_rounds
     mine = [
-        r
-        for r in of_confirmation(records)
-        if first <= r.trial.repeat < first + asked + MORE_ROUNDS
+        r for r in of_confirmation(records) if first <= r.trial.repeat < first + asked + MORE_ROUNDS
     ]
     done = len({r.trial.repeat for r in mine if r.measurement})
     again = done >= asked and restless(mine)

@@ -30,11 +30,7 @@ def of_confirmation(records: Sequence[Record]) -> list[Record]:
 
 def of_point(records: Sequence[Record], name: str, k: int) -> list[Record]:
     """The records of one candidate at one K; pass records of one split only."""
-    return [
-        r
-        for r in records
-        if (r.trial.candidate, r.trial.num_speculative_tokens) == (name, k)
-    ]
+    return [r for r in records if (r.trial.candidate, r.trial.num_speculative_tokens) == (name, k)]
 
 
 def enough(spec: StudySpec, mine: Sequence[Record], level: Level) -> bool:

@@ -18,7 +18,6 @@ from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Launch, Record, Stage
 from autotune.core.wording import level_words, listed_words
 
-
 Propose = Callable[[StudySpec, Sequence[Record], Candidate], Candidate | None]
 """Study, records and a candidate to another one that is to be tried beside it, with a name of its
 own; None: no more. The same records give the same candidate."""
@@ -80,9 +79,7 @@ def _of_candidate(one: Survey, records: Sequence[Record]) -> Iterator[Launch]:
     if one.live:
         ks = _live_ks(one, missing)
         why = _why(one, missing)
-        yield make_launch(
-            one.spec, records, stage, one.candidate, (0, *ks), why=why, live=True
-        )
+        yield make_launch(one.spec, records, stage, one.candidate, (0, *ks), why=why, live=True)
         return
     for k in missing:
         why = f"{_why(one, [k])}; one launch per K"
@@ -107,9 +104,9 @@ def _why(one: Survey, missing: Sequence[int]) -> str:
         told = f"screens {name} at {level_words(one.primary)} with K = {listed(first)}"
         return f"{told}{_goes_on(one)}"
     parts = []
-    further = [k for k in missing if k > one.ks[-1]]
+    further = [k for k in missing if k in one.ahead]
     if further:
-        ends = [k for k in doubled(one.candidate, one.ks) if k >= further[0]] or further
+        ends = [k for k in doubled(one.candidate, one.ks) if k >= further[0]]
         parts.append(
             f"the curve still rises at K = {best}, the largest tried: K = {listed(ends[:1])}"
             + (f", and up to {ends[-1]} while it rises" if len(ends) > 1 else "")

@@ -131,12 +131,9 @@ class Survey:
 
     @property
     def ahead(self) -> tuple[int, ...]:
-        """The K beyond those asked for that the rising curve leads to, not measured yet."""
-        return tuple(
-            k
-            for k in self.asked
-            if k > self.ks[-1] and not all(self._settled(k, lv) for lv in self.lead)
-        )
+        """The ends of the extended range that the rising curve leads to, not measured yet."""
+        ends = [k for k in doubled(self.candidate, self.ks) if k in self.asked]
+        return tuple(k for k in ends if not all(self._settled(k, lv) for lv in self.lead))
 
     def contest(self) -> Contest | None:
         """What decides whether the candidate may still win; None before that can be told."""
@@ -153,8 +150,10 @@ class Survey:
         )
 
     def may_end_at(self, levels: Levels) -> bool:
-        """Whether a candidate may be dropped by these levels alone: not the first one, whose figures
-        at every level are the answer if none is any good."""
+        """Whether a candidate may be dropped by these levels alone.
+
+        Not the first one: its figures at every level are the answer if none is any good.
+        """
         every = self.spec.workload.levels
         return len(levels) == len(every) or self.rival(every) is not None
 
@@ -233,9 +232,7 @@ class Survey:
         return bool(outdone(self.spec, self.found, contest, error=self.error, least=MIN_BLOCKS))
 
     def _beaten_by(self, best: int, k: int) -> bool:
-        estimate = self.found.estimate(
-            self._point(k), self._point(best), self.primary.concurrency
-        )
+        estimate = self.found.estimate(self._point(k), self._point(best), self.primary.concurrency)
         if estimate is None or estimate.n < MIN_BLOCKS:
             return False
         return is_below(estimate, math.log1p(-self.spec.objective.tolerance), self.error)
