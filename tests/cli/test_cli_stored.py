@@ -173,16 +173,18 @@ def test_a_plan_looks_into_the_storage_it_is_given(tmp_path: Path) -> None:
     desk(tmp_path)
     file, database = tmp_path / "candidates.yaml", tmp_path / "elsewhere.db"
     storage = f"sqlite:///{database}"
-    assert "4 launches: about" in told("plan", str(file), "--storage", storage)
+    assert "4 launches, about" in told("plan", str(file), "--storage", storage)
     assert not database.exists()
     ready = prepare(file, None, storage)
     Ledger(storage, ready.loaded.spec).tell(baseline(100.0, ready.fingerprint), 1.0)
     text = told("plan", str(file), "--storage", storage)
-    # Live K = 0, 1, 4, 8, a baseline and a winner: six K of three blocks, 100 s each.
-    assert "3 launches: about" in text
-    assert "at most 30 of measuring" in text
-    assert "3 launches: about" in told("run", str(file), "--dry-run", "--storage", storage)
-    assert "4 launches: about" in told("plan", str(file))
+    # Live K = 0, 1, 4, 8 for two blocks, a baseline and a winner for three: 14 passes of 100 s.
+    assert "3 launches, about 14 passes" in text
+    assert "disk: about 1 MiB of logs and samples" in text
+    assert "memory: each server takes 0.9 of the RAM" in text
+    assert "23 of measuring" in text
+    assert "3 launches, about" in told("run", str(file), "--dry-run", "--storage", storage)
+    assert "4 launches, about" in told("plan", str(file))
 
 
 def test_credentials_are_not_kept(tmp_path: Path) -> None:
