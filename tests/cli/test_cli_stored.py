@@ -155,7 +155,10 @@ def baseline(seconds: float, fingerprint: str) -> Record:
     """A baseline of three blocks that took that long each."""
     record = make_record(tput={1: 30.0})
     assert record.measurement is not None
-    passes = tuple(replace(p, duration_s=seconds) for p in record.measurement.passes)
+    passes = tuple(
+        replace(p, started_s=seconds * p.order, duration_s=seconds)
+        for p in record.measurement.passes
+    )
     trial = replace(record.trial, gpu_memory_utilization=0.9)
     outcome = Measurement(passes=passes)
     return replace(record, trial=trial, outcome=outcome, fingerprint=fingerprint)
