@@ -12,6 +12,7 @@ import psutil
 from rich.console import Console
 from rich.markup import escape
 
+from autotune.cli.checking import lines
 from autotune.cli.preparing import Prepared, prepare
 from autotune.core.estimate import Estimate, estimate
 from autotune.core.plan import pending
@@ -57,6 +58,8 @@ def launch_config(ready: Prepared, launch: Launch) -> str:
 
 def warn(to: Console, ready: Prepared) -> None:
     """What to know before the first launch."""
+    for line in lines(ready.findings):
+        to.print(f"  {line}")
     for text in ready.warnings:
         to.print(f"  [yellow]warning[/]: {escape(text)}")
 

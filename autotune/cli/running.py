@@ -20,6 +20,7 @@ from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import recommend
 from autotune.core.trial import Failure, Launch, Record
+from autotune.errors import StudyStoppedError
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find, names
 from autotune.trackers._store import without_password
@@ -39,6 +40,10 @@ def run(file: Path, budget: str | None, storage: str | None, *, retry_failed: bo
     with held(ready.paths.lock):
         try:
             return _study(ready, file, retry_failed=retry_failed)
+        except StudyStoppedError as stopped:
+            told = escape(f"{stopped}\nlogs: {ready.paths.launches}")
+            console.print(f"[red]the study stops[/]: {told}\n{_go_on(file)}")
+            return Exit.CANNOT_RUN
         except KeyboardInterrupt:
             console.print(f"\ninterrupted; nothing is left running. {_go_on(file)}")
             return Exit.INTERRUPTED
@@ -54,7 +59,7 @@ def _go_on(file: Path) -> str:
 def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     spec, paths = ready.loaded.spec, ready.paths
     saved.save(ready.saved, paths)
-    _end_orphans(paths)
+    end_orphans(paths)
     ledger = Ledger(ready.storage, spec)
     trackers = _trackers(ready, ledger.uid)
     recover(paths, ledger, spec)
@@ -141,7 +146,7 @@ def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> No
         tracker.record(record, paths.launches / record.launch_id)
 
 
-def _end_orphans(paths: StudyPaths) -> None:
+def end_orphans(paths: StudyPaths) -> None:
     """End servers that an earlier, killed autotune left behind; only those it started."""
     for note in sorted(paths.launches.glob(f"*/{process.NOTE}")):
         try:

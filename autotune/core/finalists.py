@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.arms import arms
+from autotune.core.causes import retried
 from autotune.core.comparison import comparer
 from autotune.core.evidence import Finalist
 from autotune.core.memory import utilization_for
@@ -224,7 +225,7 @@ def failed_cold(cold: Sequence[Record]) -> dict[Key, str]:
     return {
         key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
-        if len(found) >= TRIES or any(not f.transient for f in found)
+        if len(found) >= TRIES or any(not retried(f) for f in found)
     }
 
 

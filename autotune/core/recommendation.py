@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autotune.core.causes import unstable_neighbours
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.finalists import (
@@ -114,7 +115,12 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             ),
             *_remarks(spec, search, finalist, basis),
             *_confirmations(spec, records, finalist),
+            *_unstable(records, finalist),
             *remarks(spec, records),
+            *(
+                f"{name} was left out before any launch: {why}"
+                for name, why in spec.left_out.items()
+            ),
             *_estimates_apart(confirmation or search, finalist),
             *_memory_reasons(spec, choice),
             *(drift.told() for drift in drifts(records, noise.launch)),
@@ -206,6 +212,12 @@ def _confirmations(
         elif other != finalist:
             told.append(f"{name} was confirmed, too: {cold.show()}")
     return told
+
+
+def _unstable(records: Sequence[Record], finalist: Finalist | None) -> list[str]:
+    if finalist is None:
+        return []
+    return unstable_neighbours(records, finalist.candidate, finalist.num_speculative_tokens)
 
 
 def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> list[str]:

@@ -13,6 +13,7 @@ from typing_extensions import TypeAliasType
 from autotune.core.methods import (
     FIXED_BLOCK_SETTINGS,
     MAX_SPECULATIVE_TOKENS,
+    KCeiling,
     Method,
     find_method,
 )
@@ -233,9 +234,12 @@ class Candidate:
 
     @property
     def extends(self) -> bool:
-        """Whether the search may try larger K than those asked for."""
+        """Whether the search may try larger K than those asked for.
+
+        Not where the checkpoint has one head, or one place in its block, for each of its K.
+        """
         fixed = any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
-        return not self.row.fixed_range and not fixed
+        return self.row.k_ceiling not in {KCeiling.HEADS, KCeiling.BLOCK} and not fixed
 
     def speculative_config(self, num_speculative_tokens: int) -> dict[str, JSON] | None:
         """vLLM's --speculative-config for this K; None for K = 0, plain decoding."""
@@ -328,6 +332,8 @@ class StudySpec:
     candidates: tuple[Candidate, ...]
     search: Search
     objective: Objective
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Candidates that are not launched, whole or with some of their K, and why."""
 
     def __post_init__(self) -> None:
         names = [candidate.name for candidate in self.candidates]

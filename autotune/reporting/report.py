@@ -21,7 +21,7 @@ from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes
-from autotune.reporting import replies, tables
+from autotune.reporting import diagnosis, replies, tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
 
@@ -85,6 +85,7 @@ def render_report(
         **_evidence(spec, result),
         **_memory(result.memory),
         **_replies(spec, result, checks),
+        **diagnosis.section(spec, records, result, checks),
         **_history(records),
         **_deployment(spec, result, provenance),
     )

@@ -5,6 +5,7 @@ Rule: a level that has its blocks is not measured again, and without a baseline 
 
 from collections.abc import Iterator, Sequence
 
+from autotune.core.causes import retried
 from autotune.core.memory_bounds import in_force
 from autotune.core.stages.making import make_launch
 from autotune.core.stages.points import enough, given_up, of_point, of_search, says_nothing
@@ -32,5 +33,5 @@ def failed(records: Sequence[Record]) -> Failure | None:
         return None
     counted = [r.outcome for r in mine if not says_nothing(r)]
     failures = [outcome for outcome in counted if isinstance(outcome, Failure)]
-    over = len(failures) >= TRIES or any(not f.transient for f in failures)
+    over = len(failures) >= TRIES or any(not retried(f) for f in failures)
     return failures[-1] if over else None

@@ -6,9 +6,10 @@ anything else is tried `TRIES` times; what the budget or the user cut short is n
 
 from collections.abc import Sequence
 
+from autotune.core.causes import ends_candidate as of_candidate
+from autotune.core.causes import retried
 from autotune.core.study import MIN_BLOCKS, Level, StudySpec
 from autotune.core.trial import (
-    OF_THE_CANDIDATE,
     TRIES,
     Cause,
     Failure,
@@ -48,7 +49,7 @@ def enough(spec: StudySpec, mine: Sequence[Record], level: Level) -> bool:
 def given_up(spec: StudySpec, mine: Sequence[Record]) -> bool:
     """Whether a point was tried in vain: once for good, or `TRIES` times."""
     vain = [r.outcome for r in mine if _in_vain(spec, r)]
-    return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
+    return len(vain) >= TRIES or any(isinstance(o, Failure) and not retried(o) for o in vain)
 
 
 def stopped(mine: Sequence[Record]) -> int:
@@ -60,7 +61,7 @@ def ends_candidate(record: Record, name: str) -> bool:
     """Whether a failure at any K is the end of all K of a candidate."""
     outcome = record.outcome
     mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
-    return mine and isinstance(outcome, Failure) and outcome.cause in OF_THE_CANDIDATE
+    return mine and isinstance(outcome, Failure) and of_candidate(outcome)
 
 
 def not_in_force(record: Record) -> bool:
