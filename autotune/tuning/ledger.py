@@ -22,6 +22,7 @@ from optuna.distributions import (
 from pydantic import TypeAdapter
 from sqlalchemy.exc import SQLAlchemyError
 
+from autotune.core.constraints import excess
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Record, Stage
@@ -67,6 +68,7 @@ class Ledger:
             params=self._params(record),
             distributions=self._distributions(),
             user_attrs=_attributes(record),
+            constraints=dict(excess(self._spec, record)),
         )
         self._study.add_trial(trial)
         self._told.add(key)
@@ -126,6 +128,7 @@ class Ledger:
                     params=trial.params,
                     distributions=self._distributions_of(choices),
                     user_attrs=trial.user_attrs,
+                    constraints=dict(trial.constraints),
                 )
             )
         optuna.delete_study(study_name=old.study_name, storage=self._storage)
