@@ -182,7 +182,7 @@ def test_another_objective_is_refused(url: str) -> None:
     """Values of one objective are not mixed with those of another: the user is told."""
     filled(url)
     other = make_spec(objective=Objective(metric="tpot"))
-    with pytest.raises(UserError, match=r"'output_throughput'.*'goodput'.*rename the study"):
+    with pytest.raises(UserError, match=r"'output_throughput'.*'tpot'.*rename the study"):
         Ledger(url, other)
     assert len(Ledger(url, SPEC).records()) == len(make_study_records())
 
