@@ -15,7 +15,7 @@ def spec_with(*shares: float) -> StudySpec:
     return make_spec(search=Search(gpu_memory_utilization=shares or SHARES))
 
 
-def launched(  # noqa: PLR0913 - what a test may want to say of a launch
+def launched(
     share: float,
     capacity: int | None = 9000,
     peak: float | None = None,
@@ -28,7 +28,9 @@ def launched(  # noqa: PLR0913 - what a test may want to say of a launch
     repeat: int = 0,
 ) -> Record:
     """A measured record; `gib` is what its log told: KV cache and device."""
-    record = make_record(name, k, stage, repeat=repeat, launch_id=f"{name}-{share}-{stage}-{repeat}")
+    record = make_record(
+        name, k, stage, repeat=repeat, launch_id=f"{name}-{share}-{stage}-{repeat}"
+    )
     assert isinstance(record.outcome, Measurement)
     assert record.facts
     cache, memory = (int(x * GIB) for x in gib) if gib else (None, None)

@@ -133,7 +133,7 @@ def parse_utilizations(value: object) -> tuple[float, ...]:
         raise_if_any(
             [((i,) if place else (), m) for i, x in enumerate(items) if (m := _share_fault(x))]
         )
-        shares = [float(item) for item in items]
+        shares = [number for item in items if (number := _number(item)) is not None]
     if not shares:
         raise ValueError("gpu_memory_utilization needs at least one number, such as 0.9")
     return Search(gpu_memory_utilization=tuple(shares)).gpu_memory_utilization

@@ -200,7 +200,6 @@ KV_CACHE_ARGS: Mapping[str, str] = MappingProxyType(
 """Engine arguments that make gpu_memory_utilization mean nothing; refused while it is searched."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """A variable of the engine's environment."""

@@ -34,9 +34,10 @@ def failed_at(records: Sequence[Record], name: str, k: int) -> dict[float, list[
     found: dict[float, list[Failure]] = defaultdict(list)
     for r in records:
         mine = r.trial.candidate == name and r.trial.num_speculative_tokens <= k
-        if (mine or r.trial.candidate == BASELINE) and isinstance(r.outcome, Failure):
-            if r.outcome.cause in TOO_SMALL | TOO_LARGE:
-                found[r.trial.gpu_memory_utilization].append(r.outcome)
+        if not (mine or r.trial.candidate == BASELINE) or not isinstance(r.outcome, Failure):
+            continue
+        if r.outcome.cause in TOO_SMALL | TOO_LARGE:
+            found[r.trial.gpu_memory_utilization].append(r.outcome)
     return found
 
 
@@ -48,7 +49,9 @@ def search_utilization(spec: StudySpec, records: Sequence[Record], name: str, k:
     """
     failed = failed_at(records, name, k)
     large = [u for u, failures in failed.items() if _final(failures, TOO_LARGE)]
-    left = [u for u in spec.search.gpu_memory_utilization if within(u, None, min(large, default=None))]
+    left = [
+        u for u in spec.search.gpu_memory_utilization if within(u, None, min(large, default=None))
+    ]
     if not left:
         return spec.search.gpu_memory_utilization[0]
     return left[-min(1 << max(len(large) - 1, 0), len(left))]

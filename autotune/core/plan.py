@@ -183,7 +183,7 @@ def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
         yield from _screen(spec, records, candidate)
 
 
-def _launch(  # noqa: PLR0913 - the fields of a launch
+def _launch(
     spec: StudySpec,
     records: Sequence[Record],
     stage: Stage,

@@ -230,9 +230,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             why,
             *(
                 f"{name} at K = {k}, launched as it would be deployed: {reason}"
-                for (name, k), reason in (
-                    _failed_cold(cold) | _broken_cold(spec, cold)
-                ).items()
+                for (name, k), reason in (_failed_cold(cold) | _broken_cold(spec, cold)).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
             *remarks(spec, records),

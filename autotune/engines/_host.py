@@ -44,7 +44,7 @@ def free_memory(visible: str = "") -> tuple[int, ...]:
 
 
 def total_memory(visible: str = "") -> int | None:
-    """Bytes of the smallest GPU that `visible` leaves; None without one, or when it does not say."""
+    """Bytes of the smallest GPU that `visible` leaves; None where nothing tells."""
     told = [row[-1] for row in _of_gpus("memory.total", visible)]
     return min((int(mib) << 20 for mib in told if mib.isdigit()), default=None)
 

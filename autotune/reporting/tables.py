@@ -113,7 +113,9 @@ def memory_table(choice: Choice) -> Table:
     """Every utilization that was asked for: its KV cache, and what that leaves over the peak."""
     rows = [
         [
-            f"**{o.utilization:g}**" if o.utilization == choice.utilization else f"{o.utilization:g}",
+            f"**{o.utilization:g}**"
+            if o.utilization == choice.utilization
+            else f"{o.utilization:g}",
             o.capacity.words if o.capacity else "",
             f"{o.headroom:.0%}" if o.headroom is not None else "",
             o.verdict,

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, next_launch
 from autotune.core.recommendation import Basis, Verdict, recommend
-from autotune.core.memory_bounds import in_force
 from autotune.core.trial import BASELINE, Cause, Launch, Measurement, Record, Stage
 from autotune.exporters.vllm_yaml import deployment
 from tests.builders import GMU

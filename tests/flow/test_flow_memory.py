@@ -6,7 +6,6 @@ them is prompt, so that every reading of the gauge is near the peak.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ def test_the_smallest_that_is_enough_is_confirmed_and_exported(study: Desk, done
 
 
 def test_it_says_why(study: Desk, done: Done) -> None:
-    """On the terminal and in the report: shares of the RAM, the bound, the peak and the headroom."""
+    """On the terminal and in the report: shares of the RAM, the bound, peak and headroom."""
     for text in (done.text, study.report("report.md")):
         assert "0.7 is the smallest of 0.5, 0.7, 0.9 and 0.95 (shares of the RAM)" in text
         assert "0.95 is out: out_of_memory_start" in text

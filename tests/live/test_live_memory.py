@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from autotune.core.capacity import Source, capacities
+from autotune.core.study import JSON
 from autotune.core.trial import BASELINE, EngineFacts
 from tests.builders import make_record
-from tests.live.real import MEMORY, NEEDS, one_pass, serving
+from tests.live.real import MEMORY, NEEDS, one_pass, serving_at
 
 pytestmark = NEEDS
 LESS = 0.2
@@ -16,7 +17,8 @@ LESS = 0.2
 
 def facts_at(folder: Path, share: float) -> tuple[EngineFacts, float | None]:
     """What a plain launch tells of itself, and the peak of a pass at concurrency 4."""
-    with serving(folder, None, 0, live=False, share=share, enforce_eager=True) as server:
+    eager: dict[str, JSON] = {"enforce_eager": True}
+    with serving_at(folder, None, 0, live=False, share=share, engine_args=eager) as server:
         watch = server.watch()
         one_pass(server, k=None, prompts=8, max_tokens=48, concurrency=4)
         return server.facts, watch.end().kv_cache_peak
