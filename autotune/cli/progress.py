@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from autotune.core.plan import estimate
 from autotune.core.objective import compared_at, typical
+from autotune.core.plan import estimate
 from autotune.core.recommendation import finalists
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record

@@ -66,9 +66,7 @@ class Comparer:
         """The comparison of two points; None unless both ran a block in common."""
         if one not in self.found or other not in self.found:
             return None
-        return compare(
-            self.found[one], self.found[other], concurrency, self.noise, self.yardstick
-        )
+        return compare(self.found[one], self.found[other], concurrency, self.noise, self.yardstick)
 
     def estimate(self, one: Point, other: Point, concurrency: int) -> Estimate | None:
         """The estimate in use at this level."""

@@ -78,9 +78,7 @@ FIGURES: Mapping[str, Compared] = {
             by_steps=True,
         ),
         Compared(name="tpot", gain="mean TPOT", key="mean_tpot_ms", unit="ms TPOT", value=_tpot),
-        Compared(
-            name="e2e", gain="mean E2E latency", key="mean_e2e_ms", unit="ms E2E", value=_e2e
-        ),
+        Compared(name="e2e", gain="mean E2E latency", key="mean_e2e_ms", unit="ms E2E", value=_e2e),
         Compared(
             name="goodput",
             gain="goodput",

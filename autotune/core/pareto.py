@@ -1,10 +1,10 @@
 """Speed against memory: which points no other one beats in both.
 
 Rules: the memory of a point is what it would need on this load, not what it was given: everything
-that is no KV cache (weights of target and draft, activations, graphs), and KV cache for the measured
-peak with headroom; what was not told has no place here. Of a live launch what is no KV cache is that
-of its largest K, an upper bound. The front goes by means: who is on it says nothing of the
-intervals, which stand beside it.
+that is no KV cache (weights of target and draft, activations, graphs), and KV cache for the
+measured peak with headroom; what was not told has no place here. Of a live launch what is no KV
+cache is that of its largest K, an upper bound. The front goes by means: who is on it says nothing
+of the intervals, which stand beside it.
 """
 
 from collections.abc import Sequence

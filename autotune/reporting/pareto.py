@@ -53,8 +53,8 @@ def pareto_figure(spec: StudySpec, found: Sequence[Tradeoff]) -> Figure:
     frame(
         figure,
         title="Speed against memory: what each K costs and gains",
-        note=f"Overall, {conditions(spec)}; labels are K. Memory: all but the KV cache as reported, "
-        "and KV cache for the measured peak with headroom.",
+        note=f"Overall, {conditions(spec)}; labels are K. Memory: all but the KV cache as "
+        "reported, and KV cache for the measured peak with headroom.",
         handles=_legend(found),
     )
     return figure

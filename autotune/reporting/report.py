@@ -89,7 +89,7 @@ def render_report(
         figures=figures_drawn,
         **_evidence(spec, result),
         **_memory(result.memory),
-        "pareto": tables.pareto_table(tradeoffs(records, result.search)),
+        pareto=tables.pareto_table(tradeoffs(records, result.search)),
         **_replies(spec, result, checks),
         **_history(records),
         **_deployment(spec, result, provenance),

@@ -24,9 +24,7 @@ SLO = Slo(ttft_ms=100.0)
 
 def spec_for(metric: str, slo: Slo | None = SLO) -> StudySpec:
     """The study with another objective."""
-    return make_spec(
-        workload=replace(make_workload(), slo=slo), objective=Objective(metric=metric)
-    )
+    return make_spec(workload=replace(make_workload(), slo=slo), objective=Objective(metric=metric))
 
 
 def with_good(count: int, requests: int = 16, *, block: int = 0, seconds: float = 8.0) -> Pass:

@@ -44,9 +44,7 @@ def test_who_is_beaten_in_both_is_not_on_the_front() -> None:
     assert on_front() == []
 
 
-@given(
-    st.lists(st.tuples(st.floats(0.5, 3.0), st.floats(1.0, 80.0)), min_size=1, max_size=12)
-)
+@given(st.lists(st.tuples(st.floats(0.5, 3.0), st.floats(1.0, 80.0)), min_size=1, max_size=12))
 def test_the_front_beats_everything_and_nothing_on_it(pairs: Sequence[tuple[float, float]]) -> None:
     """Each point off it is beaten by one on it; none on it is beaten at all."""
     points = front([point(speed, gib) for speed, gib in pairs])
@@ -74,7 +72,7 @@ def test_plain_decoding_is_a_point_like_any_other() -> None:
     ]
     spec = make_spec()
     found = tradeoffs(records, curves(spec, records, noise_of(records, spec.workload.levels)))
-    assert [(t.candidate, t.num_speculative_tokens) for t in found][0] == (BASELINE, 0)
+    assert (found[0].candidate, found[0].num_speculative_tokens) == (BASELINE, 0)
     assert len(found) == 3
     assert found[0].on_front
     rows = pareto_table(found)
