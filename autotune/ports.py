@@ -53,6 +53,10 @@ class ServeOrder:
     live: bool
     model: str
     start_timeout_s: float = 600.0
+    silence_s: float = 600.0
+    """How long a starting engine may write nothing to its log."""
+    fresh_cache: bool = False
+    """Whether compiled code is kept in the launch's own folder: the shared cache did harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

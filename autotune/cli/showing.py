@@ -56,10 +56,10 @@ class Opened:
 
 def show(name: str, root: Path | None, *, passes: bool) -> None:
     """Print the trials, and the passes if asked."""
-    opened = _open(name, root)
+    opened = open_study(name, root)
     under_way = list(_under_way(opened)) if passes else []
     if not opened.records and not under_way:
-        raise _nothing(opened)
+        raise nothing_measured(opened)
     if opened.records:
         console.print(_trial_table(opened))
     if passes:
@@ -110,7 +110,7 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     paths = study_paths(name, root)
     saved.load(paths)
     made = [paths.launches, paths.database, paths.folder / "spec.json", paths.reply_key]
-    made.append(paths.report)
+    made += [paths.verification.folder, paths.report]
     made = [path for path in made if path.exists()]
     for path in made:
         console.print(f"{path}  ({_size(path) >> 10} KiB)")
@@ -122,7 +122,8 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     paths.lock.unlink(missing_ok=True)
 
 
-def _open(name: str, root: Path | None) -> Opened:
+def open_study(name: str, root: Path | None) -> Opened:
+    """A stored study, with the records that may be compared with what it would measure now."""
     paths = study_paths(name, root)
     study = saved.load(paths)
     stored = read_records(study.storage, name)
@@ -135,13 +136,14 @@ def _open(name: str, root: Path | None) -> Opened:
 
 
 def _measured(name: str, root: Path | None) -> Opened:
-    opened = _open(name, root)
+    opened = open_study(name, root)
     if not opened.records:
-        raise _nothing(opened)
+        raise nothing_measured(opened)
     return opened
 
 
-def _nothing(opened: Opened) -> UserError:
+def nothing_measured(opened: Opened) -> UserError:
+    """The message for a study that has no record yet."""
     study = opened.study
     return UserError(f"study {study.spec.name!r} has no measurement yet: autotune run {study.file}")
 

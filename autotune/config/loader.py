@@ -86,7 +86,7 @@ def _read(file: Path, shown: str) -> str:
         raw = file.read_bytes()
         return raw.decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise fault("there is no such file; copy the demo's candidates.yaml as a start") from error
+        raise fault("there is no such file; `autotune init MODEL` writes a first one") from error
     except IsADirectoryError as error:
         raise fault("is a folder; name the candidates.yaml in it") from error
     except UnicodeDecodeError as error:

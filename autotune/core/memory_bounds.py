@@ -7,12 +7,16 @@ decoding for every candidate; it is an end only where no utilization on the othe
 from collections import defaultdict
 from collections.abc import Sequence
 
+from autotune.core.causes import CAUSES, Direction, retried
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Record
 
-TOO_SMALL = frozenset({Cause.KV_CACHE_TOO_SMALL})
+TOO_SMALL = frozenset(c for c, row in CAUSES.items() if row.direction is Direction.FROM_BELOW)
 TOO_LARGE = frozenset(
-    {Cause.OUT_OF_MEMORY_START, Cause.OUT_OF_MEMORY_RUNTIME, Cause.MEMORY_OCCUPIED}
+    {
+        *(c for c, row in CAUSES.items() if row.direction is Direction.FROM_ABOVE),
+        Cause.MEMORY_OCCUPIED,  # by others for a moment, or for good
+    }
 )
 
 
@@ -81,4 +85,4 @@ def at_utilization(records: Sequence[Record], utilization: float) -> list[Record
 def _final(failures: Sequence[Failure], causes: frozenset[Cause]) -> bool:
     """Whether it is sure: not transient, or seen as often as anything is tried."""
     mine = [f for f in failures if f.cause in causes]
-    return len(mine) >= TRIES or any(not f.transient for f in mine)
+    return len(mine) >= TRIES or any(not retried(f) for f in mine)

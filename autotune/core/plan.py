@@ -11,13 +11,13 @@ confirm (refining K, memory) have their place in `next_launch`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from autotune.core.causes import ends_candidate, retried
 from autotune.core.drift import restless
 from autotune.core.memory_bounds import at_utilization, escaped, in_force, search_utilization
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import (
     BASELINE,
-    OF_THE_CANDIDATE,
     TRIES,
     Cause,
     Failure,
@@ -68,7 +68,7 @@ def baseline_failed(records: Sequence[Record]) -> Failure | None:
         return None
     counted = [r.outcome for r in mine if not _says_nothing(r)]
     failed = [outcome for outcome in counted if isinstance(outcome, Failure)]
-    over = len(failed) >= TRIES or any(not f.transient for f in failed)
+    over = len(failed) >= TRIES or any(not retried(f) for f in failed)
     return failed[-1] if over else None
 
 
@@ -175,7 +175,7 @@ def _ends_candidate(record: Record, name: str) -> bool:
     """Whether a failure at any K is the end of all K of a candidate."""
     outcome = record.outcome
     mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
-    return mine and isinstance(outcome, Failure) and outcome.cause in OF_THE_CANDIDATE
+    return mine and isinstance(outcome, Failure) and ends_candidate(outcome)
 
 
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
@@ -240,7 +240,7 @@ def _given_up(
         and not _says_nothing(r)
         and not escaped(spec, records, r)
     ]
-    return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
+    return len(vain) >= TRIES or any(isinstance(o, Failure) and not retried(o) for o in vain)
 
 
 def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[Record]:

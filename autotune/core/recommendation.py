@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from autotune.core.causes import retried, unstable_neighbours
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
 from autotune.core.memory import Choice, utilization_for
@@ -176,7 +177,7 @@ def _failed_cold(cold: Sequence[Record]) -> dict[tuple[str, int], str]:
     return {
         key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
-        if len(found) >= TRIES or any(not f.transient for f in found)
+        if len(found) >= TRIES or any(not retried(f) for f in found)
     }
 
 
@@ -233,7 +234,12 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
                 for (name, k), reason in (_failed_cold(cold) | _broken_cold(spec, cold)).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
+            *_unstable(records, finalist),
             *remarks(spec, records),
+            *(
+                f"{name} was left out before any launch: {why}"
+                for name, why in spec.left_out.items()
+            ),
             *_estimates_apart(confirmation or search, finalist),
             *_memory_reasons(spec, choice),
             *(drift.told() for drift in drifts(records, noise.launch)),
@@ -311,6 +317,12 @@ def _remarks(
             f"({finalist.speedup.show()}) disagree beyond their intervals"
         )
     return remarks
+
+
+def _unstable(records: Sequence[Record], finalist: Finalist | None) -> list[str]:
+    if finalist is None:
+        return []
+    return unstable_neighbours(records, finalist.candidate, finalist.num_speculative_tokens)
 
 
 def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> list[str]:

@@ -347,6 +347,8 @@ class StudySpec:
     candidates: tuple[Candidate, ...]
     search: Search
     objective: Objective
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Candidates that are not launched, whole or with some of their K, and why."""
 
     def __post_init__(self) -> None:
         names = [candidate.name for candidate in self.candidates]

@@ -217,35 +217,43 @@ class Measurement:
 
 
 class Cause(StrEnum):
-    """Why a launch or a trial gave no number; each engine observes what it can."""
+    """Why a launch or a trial gave no number; core/causes.py has what is known of each."""
 
     OUT_OF_MEMORY_START = "out_of_memory_start"
+    OUT_OF_MEMORY_CAPTURE = "out_of_memory_capture"
     OUT_OF_MEMORY_RUNTIME = "out_of_memory_runtime"
+    UTILIZATION_TOO_HIGH = "utilization_too_high"
     KV_CACHE_TOO_SMALL = "kv_cache_too_small"
     MEMORY_OCCUPIED = "memory_occupied"
     START_TIMEOUT = "start_timeout"
-    ENGINE_STALLED = "engine_stalled"
+    START_STALLED = "start_stalled"
     CRASHED_START = "crashed_start"
-    CRASHED_RUNTIME = "crashed_runtime"
     ENGINE_REFUSED = "engine_refused"
+    ENGINE_TOO_OLD = "engine_too_old"
     LAUNCHER_BROKEN = "launcher_broken"
-    DISK_FULL = "disk_full"
+    MISSING_PACKAGE = "missing_package"
+    MISSING_WEIGHTS = "missing_weights"
+    WEIGHTS_MISMATCH = "weights_mismatch"
+    VOCABULARY_MISMATCH = "vocabulary_mismatch"
+    COMPILE_CACHE = "compile_cache"
     PORT_TAKEN = "port_taken"
+    WRONG_SERVER = "wrong_server"
+    PROXY_ANSWERED = "proxy_answered"
+    DISK_FULL = "disk_full"
+    WEDGED = "wedged"
+    TRANSIENT = "transient"
+    CRASHED_RUNTIME = "crashed_runtime"
+    ENGINE_STALLED = "engine_stalled"
     LOAD_FAILED = "load_failed"
     SAMPLING_BROKEN = "engine_sampling_broken"
     DRAFT_USELESS = "draft_useless"
+    LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
     NO_TIME = "no_time"
     INTERRUPTED = "interrupted"
-    LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
 
-
-TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
-"""Causes that say nothing about the configuration; tried once more."""
-
-OF_THE_CANDIDATE = frozenset({Cause.DRAFT_USELESS, Cause.SAMPLING_BROKEN})
-"""Causes that no other K of the candidate would escape."""
 
 TRIES = 2
+"""Launches of one point that may end in vain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +263,9 @@ class Failure:
     cause: Cause
     detail: str
     remedy: str = ""
+    after_s: float | None = None
+    """How long the engine lived; None when it did not end by itself."""
     kind: Literal["failure"] = "failure"
-
-    @property
-    def transient(self) -> bool:
-        """Whether the same launch may well succeed when it is made again."""
-        return self.cause in TRANSIENT
 
 
 Outcome = Measurement | Failure

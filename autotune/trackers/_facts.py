@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.buckets import EDGES
+from autotune.core.diagnosis import Explanation
 from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
 from autotune.core.memory import Choice
@@ -158,6 +159,19 @@ def reply_metrics(checks: ReplyChecks) -> list[Value]:
         place = f"{b.split}.{b.candidate}.c{b.concurrency}.from_{EDGES[b.bucket]}_tokens"
         values += _interval(f"speedup_by_length.{place}", b.speedup, b.num_speculative_tokens)
     return finite(values)
+
+
+def diagnosis_tags(found: Explanation) -> dict[str, str]:
+    """What holds of each candidate, by name, and what to change next.
+
+    `none` where nothing holds: a tag of an earlier end of the study would stay else.
+    """
+    known = {}
+    for name in (*(case.name for case in found.study.cases), None):
+        ids = [f"{finding.diagnosis.id}{finding.where}" for finding in found.of(name)]
+        known[f"diagnosis.{name or 'study'}"] = ", ".join(ids) or "none"
+    known |= {"next_change": found.next_change}
+    return {safe_name(name): cut(text) for name, text in known.items()}
 
 
 def finite(values: Iterable[Value]) -> list[Value]:

@@ -6,11 +6,14 @@ PRUNED where measuring stopped because it cannot win, FAIL with the cause), the 
 along as a user attribute; the objective of a stored study is never changed silently.
 """
 
+import errno
 import math
 import re
+import sqlite3
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import optuna
 from optuna.distributions import (
@@ -70,7 +73,8 @@ class Ledger:
             user_attrs=_attributes(record),
             constraints=dict(excess(self._spec, record)),
         )
-        self._study.add_trial(trial)
+        with _full_disk_is_told():
+            self._study.add_trial(trial)
         self._told.add(key)
 
     @property
@@ -168,6 +172,18 @@ class Ledger:
             "gpu_memory_utilization": record.trial.gpu_memory_utilization,
             "stage": record.trial.stage.value,
         }
+
+
+@contextmanager
+def _full_disk_is_told() -> Iterator[None]:
+    """SQLite's word for a full disk becomes the system's."""
+    try:
+        yield
+    except optuna.exceptions.StorageInternalError as error:
+        origin = getattr(error.__cause__, "orig", None)
+        if getattr(origin, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            raise
+        raise OSError(errno.ENOSPC, f"the study's database: {origin}") from error
 
 
 def record_id(record: Record) -> str:
