@@ -70,9 +70,10 @@ def over_levels(spec: StudySpec) -> str:
     levels = spec.workload.levels
     if not _needs_words(spec):
         numbers = [str(level.concurrency) for level in levels]
-        over = f"concurrency {_listed(numbers)}"
+        over = f"concurrency {listed_words(numbers)}"
     else:
-        over = _listed(f"{compared_at(spec, lv).gain} at {level_words(lv)}" for lv in levels)
+        of = [f"{compared_at(spec, lv).gain} at {level_words(lv)}" for lv in levels]
+        over = listed_words(of)
     if len(levels) > 1:
         return f"weighted over {over}"
     return f"in {over}" if _needs_words(spec) else f"at {over}"
@@ -139,6 +140,7 @@ def _named(best: Finalist) -> str:
     return f"{best.candidate} at num_speculative_tokens = {best.num_speculative_tokens}"
 
 
-def _listed(words: Iterable[str]) -> str:
+def listed_words(words: Iterable[str]) -> str:
+    """`a, b and c`."""
     *head, last = words
     return f"{', '.join(head)} and {last}" if head else last

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
-from autotune.core.recommendation import of_stage
 from autotune.core.speedup import overall_ratio
+from autotune.core.stages.points import of_confirmation, of_search
+from autotune.core.stages.ranges import universe
+from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.errors import StudyStoppedError
@@ -35,6 +37,7 @@ def tune(
     *,
     budget_s: float | None,
     forgotten: Collection[str] = (),
+    propose: Propose = no_more,
 ) -> Iterator[list[Record]]:
     """Launch what the plan asks for until it asks for nothing more; drain it to the end.
 
@@ -47,7 +50,7 @@ def tune(
         stored = ledger.records()
         records = usable(stored, rig.fingerprint, rig.spec, forgotten)
         left = None if budget_s is None else budget_s - (time.monotonic() - started)
-        launch = next_launch(rig.spec, records, left)
+        launch = next_launch(rig.spec, records, left, propose)
         if launch is None:
             return
         with stops_when_full():
@@ -109,6 +112,7 @@ def usable(
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
         and _same_candidate(spec, r.trial)
+        and _asked_for(spec, r.trial)
         and record_id(r) not in forgotten
     ]
 
@@ -146,10 +150,17 @@ def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
     return same_draft and dict(now.settings) == dict(trial.settings)
 
 
+def _asked_for(spec: StudySpec, trial: Trial) -> bool:
+    """Whether the file still asks for this K, or the search may come to it by itself."""
+    candidate = next((c for c in spec.candidates if c.name == trial.candidate), None)
+    k = trial.num_speculative_tokens
+    return candidate is None or k == 0 or k in universe(candidate, spec.ks(candidate))
+
+
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
     """The overall speedup of a record's point as known now; None when it has none."""
     trial = record.trial
-    stage = of_stage(records, confirm=trial.stage is Stage.CONFIRM)
+    stage = (of_confirmation if trial.stage is Stage.CONFIRM else of_search)(records)
     same = [_at_rates(r, spec) for r in stage if r.fingerprint == record.fingerprint]
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
