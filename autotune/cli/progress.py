@@ -5,7 +5,6 @@ plain lines only; a throughput is the report's, the geometric mean over blocks. 
 anything.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from autotune.core.estimate import estimate
 from autotune.core.finalists import finalists
+from autotune.core.objective import compared_at, typical
 from autotune.core.plan import pending
-from autotune.core.statistics import mean_of
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
 from autotune.core.wording import conditions, level_words
@@ -33,22 +32,10 @@ from autotune.tuning.events import (
 )
 
 
-def throughput(measured: Measurement, concurrency: int) -> float | None:
-    """Output tokens per second, geometric mean over the valid blocks; None without one."""
-    logs = [p.log_throughput for p in measured.at(concurrency)]
-    return mean_of(logs).interval().mean if logs else None
-
-
-def mean_e2e_ms(measured: Measurement, concurrency: int) -> float | None:
-    """Mean E2E latency, geometric mean over the valid blocks; None without one."""
-    logs = [math.log(p.mean_e2e_ms) for p in measured.at(concurrency) if p.mean_e2e_ms]
-    return mean_of(logs).interval().mean if logs else None
-
-
-def level_figure(measured: Measurement, level: Level) -> str:
+def level_figure(spec: StudySpec, measured: Measurement, level: Level) -> str:
     """What is compared at a level, without its unit; empty without a valid block."""
-    of = throughput if level.request_rate is None else mean_e2e_ms
-    found = of(measured, level.concurrency)
+    passes = measured.at(level.concurrency)
+    found = typical(compared_at(spec, level), spec.workload.slo, passes)
     return f"{found:.1f}" if found is not None else ""
 
 
@@ -111,7 +98,7 @@ class Screen:
         self.passes.append(measured)
         self._status(
             f"{launch.name} K = {measured.num_speculative_tokens}, {level_words(measured)}, "
-            f"block {measured.block + 1}: {_speed(measured)}"
+            f"block {measured.block + 1}: {_figure(self.spec, measured)}"
         )
         if measured.invalid:
             self._say(
@@ -120,7 +107,7 @@ class Screen:
             )
 
     def _ended(self, launch: Launch, failure: Failure | None) -> None:
-        for line in _table(launch, self.passes, self.spec.workload.levels):
+        for line in _table(self.spec, launch, self.passes):
             self._say(f"  {line}")
         if failure:
             self._say(f"  [red]{failure.cause.value}[/]: {escape(failure.detail)}")
@@ -151,29 +138,30 @@ def screen(console: Console, spec: StudySpec, budget_s: float | None) -> Iterato
         yield Screen(console, spec, progress, budget_s)
 
 
-def _speed(measured: Pass) -> str:
-    if measured.request_rate is None:
-        return f"{measured.output_throughput:.1f} tok/s"
-    found = measured.mean_e2e_ms
-    return "no reply" if found is None else f"{found:.0f} ms mean E2E latency"
+def _figure(spec: StudySpec, measured: Pass) -> str:
+    figure = compared_at(spec, spec.workload.level(measured.concurrency))
+    found = typical(figure, spec.workload.slo, [measured])
+    return "no reply" if found is None else figure.shown(found)
 
 
-def _table(launch: Launch, passes: Sequence[Pass], levels: Sequence[Level]) -> Iterator[str]:
+def _table(spec: StudySpec, launch: Launch, passes: Sequence[Pass]) -> Iterator[str]:
+    levels = spec.workload.levels
     for k in launch.num_speculative_tokens:
         mine = Measurement(passes=tuple(p for p in passes if p.num_speculative_tokens == k))
         cells = [
-            f"{found:>7} {_unit(level)} ({len(mine.at(level.concurrency))} blocks)"
+            f"{found:>7} {_unit(spec, level)} ({len(mine.at(level.concurrency))} blocks)"
             for level in sorted(levels, key=lambda level: level.concurrency)
-            if (found := level_figure(mine, level))
+            if (found := level_figure(spec, mine, level))
         ]
         if cells:
             yield f"K = {k:<2} {'  '.join(cells)}{_acceptance(mine)}"
 
 
-def _unit(level: Level) -> str:
+def _unit(spec: StudySpec, level: Level) -> str:
+    unit = compared_at(spec, level).unit
     if level.request_rate is None:
-        return f"tok/s at c = {level.concurrency}"
-    return f"ms E2E at {level.request_rate:g} req/s"
+        return f"{unit} at c = {level.concurrency}"
+    return f"{unit} at {level.request_rate:g} req/s"
 
 
 def _acceptance(measured: Measurement) -> str:

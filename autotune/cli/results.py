@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from autotune.cli.exits import Exit
 from autotune.core.evidence import LevelEvidence
+from autotune.core.objective import FIGURES
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.replychecks import ReplyChecks, check_replies
 from autotune.core.study import JSON, StudySpec
@@ -145,6 +146,6 @@ def level_lines(result: Recommendation) -> Iterator[str]:
 
 def _compared(level: LevelEvidence) -> str:
     """Both arms' figure of what the speedup is a ratio of."""
-    if level.baseline_mean_e2e_ms is None or level.mean_e2e_ms is None:
+    if level.compared == "output_throughput" or level.baseline_value is None or level.value is None:
         return f"{level.baseline_throughput:.1f} -> {level.throughput:.1f} tok/s"
-    return f"{level.baseline_mean_e2e_ms:.0f} -> {level.mean_e2e_ms:.0f} ms mean E2E latency"
+    return f"{level.baseline_value:.1f} -> {FIGURES[level.compared].shown(level.value)}"

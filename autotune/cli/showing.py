@@ -18,11 +18,12 @@ from rich.table import Table
 from autotune.cli.progress import level_figure
 from autotune.cli.results import announce, provenance, write_results
 from autotune.core.host import HostLoad
+from autotune.core.objective import compared_at
 from autotune.core.plan import pending
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.statistics import Interval
-from autotune.core.study import Level
+from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Pass, Record, Stage
 from autotune.core.wording import conditions
 from autotune.errors import UserError
@@ -157,7 +158,7 @@ def _trial_table(opened: Opened) -> Table:
     title = f"study {spec.name}; speedups {conditions(spec)}, {CONFIDENCE:.0%} intervals"
     table = Table("launch", "stage", "candidate", "K", title=escape(title))
     for level in spec.workload.levels:
-        table.add_column(_column(level), justify="right")
+        table.add_column(_column(spec, level), justify="right")
     table.add_column("acceptance length", justify="right")
     table.add_column("overall speedup", justify="right")
     speedups = _speedups(opened.result)
@@ -166,10 +167,11 @@ def _trial_table(opened: Opened) -> Table:
     return table
 
 
-def _column(level: Level) -> str:
+def _column(spec: StudySpec, level: Level) -> str:
+    unit = compared_at(spec, level).unit
     if level.request_rate is None:
-        return f"tok/s c={level.concurrency}"
-    return f"E2E ms {level.request_rate:g} req/s"
+        return f"{unit} c={level.concurrency}"
+    return f"{unit} {level.request_rate:g} req/s"
 
 
 def _speedups(result: Recommendation) -> dict[tuple[bool, str, int], Interval]:
@@ -195,7 +197,7 @@ def _trial_row(
     speedup = speedups.get((trial.stage is Stage.CONFIRM, trial.candidate, k))
     return [
         *head,
-        *(level_figure(record.outcome, level) for level in levels),
+        *(level_figure(opened.study.spec, record.outcome, level) for level in levels),
         f"{profile.length:.2f}" if profile else "",
         (speedup.show() if speedup else "") + (" pruned" if record.outcome.pruned else ""),
     ]

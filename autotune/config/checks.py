@@ -17,11 +17,16 @@ from autotune.config.lora import lora_fault
 from autotune.config.messages import said
 from autotune.config.models import check_model, resolve_model
 from autotune.config.prompts import Prompts
-from autotune.config.schema import CandidatesFile, SearchSection, TargetSection
+from autotune.config.schema import (
+    CandidatesFile,
+    ObjectiveSection,
+    SearchSection,
+    TargetSection,
+)
 from autotune.config.sections import thawed
 from autotune.config.vllm_fields import KV_CACHE_ARGS, KV_CACHE_ENV
 from autotune.config.workload import WorkloadSection
-from autotune.core.study import JSON
+from autotune.core.study import JSON, objective_problem
 
 S = TypeVar("S", bound=BaseModel)
 Data = Mapping[str, JSON]
@@ -145,6 +150,14 @@ def memory_faults(data: Data, environ: Mapping[str, str]) -> Iterator[Said]:
         elif name not in target.env and environ.get(name, "") not in variable.off:
             why = f"but {name} is set in the environment of autotune: {variable.why}"
             yield ("search", "gpu_memory_utilization"), f"{searched}, {why}; unset it"
+
+
+def objective_faults(data: Data) -> Iterator[Said]:
+    """An objective that the workload gives nothing to measure."""
+    objective = sound(ObjectiveSection, data.get("objective", {}))
+    workload = sound(WorkloadSection, data.get("workload"))
+    if objective and workload and (problem := objective_problem(objective.metric, workload)):
+        yield ("objective", "metric"), problem
 
 
 def context_faults(data: Data) -> Iterator[Said]:

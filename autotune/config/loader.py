@@ -16,6 +16,7 @@ from autotune.config.checks import (
     memory_faults,
     model_faults,
     name_faults,
+    objective_faults,
     schema_faults,
     sound,
     twin_faults,
@@ -138,6 +139,7 @@ def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
     yield from twin_faults(data, root)
     yield from lora_faults(data)
     yield from context_faults(data)
+    yield from objective_faults(data)
 
 
 def _loaded(data: JSON, prompts: Prompts, file: Path) -> LoadedFile:

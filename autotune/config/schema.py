@@ -118,8 +118,10 @@ class SearchSection(Section):
 class ObjectiveSection(Section):
     """What is maximised, and what counts as a gain."""
 
-    metric: Literal["output_throughput"] = "output_throughput"
-    """Output tokens per second, all streams together."""
+    metric: Literal["output_throughput", "tpot", "e2e", "goodput"] = "output_throughput"
+    """What a speedup is a ratio of: output_throughput (in a closed loop the time per reply at equal
+    length, at a request rate the mean E2E latency), tpot (mean time per output token), e2e (mean
+    E2E latency), goodput (requests per second that keep workload.slo)."""
     tolerance: Fraction = _OBJECTIVE.tolerance
     """Two speedups closer than this (2% or 0.02) are the same to you: the knee is the smallest K
     within it of the best."""

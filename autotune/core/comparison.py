@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from autotune.core.arms import Arm
 from autotune.core.noise import Noise, PassEffect
-from autotune.core.statistics import Estimate, mean_of, weighted
+from autotune.core.objective import SPEED, Yardstick
+from autotune.core.statistics import Estimate, weighted
 from autotune.core.steps import StepStats
 from autotune.core.study import Level
 from autotune.core.trial import BASELINE, Pass
@@ -42,8 +43,9 @@ class Comparison:
     """One arm over another at one concurrency, without the launch effect."""
 
     throughput: Estimate
+    """Block by block, of the figure that the objective compares: throughput unless it says else."""
     log_ratios: tuple[float, ...]
-    """What the throughput estimate is the mean of, one per block."""
+    """That of each block."""
     steps: Estimate | None
     """None where a pass has no step times, or the load is not a closed loop."""
 
@@ -59,12 +61,13 @@ class Comparer:
     found: Mapping[Point, Arm]
     noise: Noise
     by_steps: Mapping[int, bool]
+    yardstick: Yardstick = SPEED
 
     def compare(self, one: Point, other: Point, concurrency: int) -> Comparison | None:
         """The comparison of two points; None unless both ran a block in common."""
         if one not in self.found or other not in self.found:
             return None
-        return compare(self.found[one], self.found[other], concurrency, self.noise)
+        return compare(self.found[one], self.found[other], concurrency, self.noise, self.yardstick)
 
     def estimate(self, one: Point, other: Point, concurrency: int) -> Estimate | None:
         """The estimate in use at this level."""
@@ -87,19 +90,30 @@ class Comparer:
         return weighted(known, [lv.weight for lv in levels])
 
 
-def comparer(found: Mapping[Point, Arm], levels: Sequence[Level], noise: Noise) -> Comparer:
+def comparer(
+    found: Mapping[Point, Arm],
+    levels: Sequence[Level],
+    noise: Noise,
+    yardstick: Yardstick = SPEED,
+) -> Comparer:
     """Decide for each level by which estimate it goes: by steps where every point has them."""
     baseline = found.get(PLAIN)
     by_steps = {}
     for level in levels:
         others = [arm for point, arm in found.items() if baseline and point != PLAIN]
-        pairs = [compare(arm, baseline, level.concurrency, noise) for arm in others if baseline]
+        pairs = [
+            compare(arm, baseline, level.concurrency, noise, yardstick)
+            for arm in others
+            if baseline
+        ]
         by_steps[level.concurrency] = all(pair.steps for pair in pairs if pair)
-    return Comparer(found, noise, by_steps)
+    return Comparer(found, noise, by_steps, yardstick)
 
 
-def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison | None:
-    """Mean of the per-block log ratios arm / other; None without a block in common."""
+def compare(
+    arm: Arm, other: Arm, concurrency: int, noise: Noise, yardstick: Yardstick = SPEED
+) -> Comparison | None:
+    """The log ratio arm / other over their common blocks; None without one that has figures."""
     together = arm.launch_ids & other.launch_ids
     if together:
         arm, other = arm.within(together), other.within(together)
@@ -107,22 +121,21 @@ def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison 
     shared = sorted(mine.keys() & theirs.keys())
     if not shared:
         return None
+    pairs = [(mine[b], theirs[b]) for b in shared]
+    estimate = yardstick.estimate(pairs)
+    if estimate is None:
+        return None
     effects = [
         noise.side_by_side(concurrency)
         if together
         else noise.of_passes(concurrency, speculating=side.speculates)
         for side in (arm, other)
     ]
-    ratios = tuple(_speed(mine[b]) - _speed(theirs[b]) for b in shared)
     return Comparison(
-        throughput=mean_of(ratios),
-        log_ratios=ratios,
-        steps=_by_steps([(mine[b], theirs[b]) for b in shared], effects),
+        throughput=estimate,
+        log_ratios=yardstick.log_ratios(pairs),
+        steps=_by_steps(pairs, effects) if yardstick.figure.by_steps else None,
     )
-
-
-def _speed(passes: Sequence[Pass]) -> float:
-    return fmean(p.log_speed for p in passes)
 
 
 def _by_steps(

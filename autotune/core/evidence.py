@@ -4,18 +4,17 @@ Rule: throughputs and speedups of a pair come from the same blocks, latencies an
 all passes of each arm; nothing is derived that was not measured.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from autotune.core.acceptance import AcceptanceProfile
 from autotune.core.arms import Arm, arms
 from autotune.core.goodput import Goodput, goodput
 from autotune.core.latency import Latencies, pooled_latencies
+from autotune.core.objective import compared_at, typical
 from autotune.core.speedup import SpeedupCurve
 from autotune.core.statistics import Interval
-from autotune.core.study import Level, Slo, StudySpec
+from autotune.core.study import Level, StudySpec
 from autotune.core.trial import BASELINE, Pass, Record
 
 
@@ -46,10 +45,12 @@ class LevelEvidence:
     baseline_latencies: Latencies | None
     latencies: Latencies | None
     request_rate: float | None = None
-    """Requests per second of an open loop: the speedup is then one of mean E2E latency."""
-    baseline_mean_e2e_ms: float | None = None
-    """Open loop only: geometric mean over the blocks that both ran; their ratio is the speedup."""
-    mean_e2e_ms: float | None = None
+    """Requests per second of an open loop."""
+    compared: str = "output_throughput"
+    """What the speedup is a ratio of, a key of objective.FIGURES."""
+    baseline_value: float | None = None
+    """That of the baseline, over the blocks that both ran."""
+    value: float | None = None
     baseline_queued: float = 0.0
     """Share of the requests that found no free slot on arrival, a fraction; open loop only."""
     queued: float = 0.0
@@ -69,7 +70,7 @@ def evidence(
         return ()
     mine = [c for c in found if c.candidate == finalist.candidate]
     rows = [
-        _row(level, curve, finalist, records, spec.workload.slo)
+        _row(spec, level, curve, finalist, records)
         for level in spec.workload.levels
         for curve in mine
         if curve.concurrency == level.concurrency and finalist.num_speculative_tokens in curve.ks
@@ -78,18 +79,19 @@ def evidence(
 
 
 def _row(
+    spec: StudySpec,
     level: Level,
     curve: SpeedupCurve,
     finalist: Finalist,
     records: Sequence[Record],
-    slo: Slo | None,
 ) -> LevelEvidence:
+    slo, figure = spec.workload.slo, compared_at(spec, level)
     point = curve.at(finalist.num_speculative_tokens)
     found = arms(records)
     baseline = found[BASELINE, 0]
     arm = found[finalist.candidate, finalist.num_speculative_tokens]
     theirs, mine = (_passes(one, level.concurrency) for one in (baseline, arm))
-    baseline_e2e, e2e = _mean_e2e(level, baseline, arm)
+    both = _shared(level, baseline, arm)
     return LevelEvidence(
         concurrency=level.concurrency,
         weight=level.weight,
@@ -103,8 +105,9 @@ def _row(
         baseline_latencies=pooled_latencies(p.times for p in theirs),
         latencies=point.latencies,
         request_rate=level.request_rate,
-        baseline_mean_e2e_ms=baseline_e2e,
-        mean_e2e_ms=e2e,
+        compared=figure.name,
+        baseline_value=typical(figure, slo, both[0]),
+        value=typical(figure, slo, both[1]),
         baseline_queued=_queued(theirs),
         queued=_queued(mine),
         baseline_goodput=goodput(theirs, slo),
@@ -120,11 +123,8 @@ def _queued(passes: Sequence[Pass]) -> float:
     return sum(p.queued for p in passes) / sum(p.requests for p in passes)
 
 
-def _mean_e2e(level: Level, baseline: Arm, arm: Arm) -> tuple[float | None, float | None]:
-    """Milliseconds of both arms, over the blocks that both ran; None in the closed loop."""
-    if level.request_rate is None:
-        return None, None
+def _shared(level: Level, baseline: Arm, arm: Arm) -> tuple[list[Pass], list[Pass]]:
+    """The passes of both arms on the blocks that both ran."""
     theirs, mine = (a.passes(level.concurrency) for a in (baseline, arm))
-    shared = theirs.keys() & mine.keys()
-    log_speeds = [[fmean(p.log_speed for p in side[b]) for b in shared] for side in (theirs, mine)]
-    return math.exp(-fmean(log_speeds[0])), math.exp(-fmean(log_speeds[1]))
+    shared = sorted(theirs.keys() & mine.keys())
+    return [p for b in shared for p in theirs[b]], [p for b in shared for p in mine[b]]

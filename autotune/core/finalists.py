@@ -17,6 +17,7 @@ from autotune.core.evidence import Finalist
 from autotune.core.memory import utilization_for
 from autotune.core.memory_bounds import at_utilization, in_force, search_utilization
 from autotune.core.noise import noise_of
+from autotune.core.objective import yardstick
 from autotune.core.parity import fair, ruled_out
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
 from autotune.core.stages.points import given_up, of_confirmation, of_point, of_search
@@ -179,7 +180,8 @@ def _close(spec: StudySpec, records: Sequence[Record], one: Finalist, other: Fin
     if hopeless(spec, one) or hopeless(spec, other):
         return False
     searched, levels = of_search(records), spec.workload.levels
-    found = comparer(arms(fair(spec, searched)), levels, noise_of(searched, levels))
+    noise = noise_of(searched, levels)
+    found = comparer(arms(fair(spec, searched)), levels, noise, yardstick(spec))
     estimate = found.tie(key_of(one), key_of(other), levels)
     return estimate is not None and abs(estimate.mean) <= estimate.margin
 

@@ -15,6 +15,7 @@ from autotune.core.comparison import PLAIN, Comparer, comparer
 from autotune.core.knee import Knee, find_knee
 from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.noise import Noise, noise_of
+from autotune.core.objective import compared_at, yardstick
 from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
 from autotune.core.study import Level, StudySpec
@@ -61,6 +62,8 @@ class SpeedupCurve:
     knee: Knee
     request_rate: float | None = None
     """Of an open loop, whose speedup is one of mean E2E latency; None overall."""
+    compared: str = "output_throughput"
+    """The figure that its speedups are ratios of, a key of objective.FIGURES."""
 
     @property
     def ks(self) -> tuple[int, ...]:
@@ -75,7 +78,8 @@ class SpeedupCurve:
 def overall_ratio(spec: StudySpec, records: Sequence[Record], name: str, k: int) -> float | None:
     """Weighted overall speed of a point over the baseline's; None where a level is missing."""
     levels = spec.workload.levels
-    found = comparer(arms(fair(spec, records)), levels, noise_of(records, levels))
+    noise, fairly = noise_of(records, levels), arms(fair(spec, records))
+    found = comparer(fairly, levels, noise, yardstick(spec))
     estimate = found.over_levels((name, k), PLAIN, levels)
     return estimate.interval().mean if estimate else None
 
@@ -84,7 +88,7 @@ def level_points(
     spec: StudySpec, records: Sequence[Record], concurrency: int, noise: Noise
 ) -> dict[str, list[Point]]:
     """The measured points of every candidate at one level; K = 0 of live launches left out."""
-    found = comparer(arms(records), spec.workload.levels, noise)
+    found = comparer(arms(records), spec.workload.levels, noise, yardstick(spec))
     level = next(lv for lv in spec.workload.levels if lv.concurrency == concurrency)
     points: dict[str, list[Point]] = defaultdict(list)
     for name, k in sorted(found.found):
@@ -101,7 +105,7 @@ def curves(spec: StudySpec, records: Sequence[Record], noise: Noise) -> tuple[Sp
     The overall curve holds only the K that keep every constraint at every level.
     """
     levels, records = spec.workload.levels, fair(spec, records)
-    found = comparer(arms(records), levels, noise)
+    found = comparer(arms(records), levels, noise, yardstick(spec))
     per_level = {
         lv.concurrency: level_points(spec, records, lv.concurrency, noise) for lv in levels
     }
@@ -168,6 +172,9 @@ def _curve(
         points=tuple(points),
         knee=knee,
         request_rate=chosen[0].request_rate if concurrency is not None else None,
+        compared=compared_at(spec, chosen[0]).name
+        if concurrency is not None
+        else spec.objective.metric,
     )
 
 

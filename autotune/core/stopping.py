@@ -19,6 +19,7 @@ from autotune.core.arms import arms
 from autotune.core.comparison import PLAIN, Comparer, Point, comparer
 from autotune.core.latency import pooled_latencies
 from autotune.core.noise import Noise
+from autotune.core.objective import yardstick
 from autotune.core.parity import fair
 from autotune.core.speedup import broken
 from autotune.core.statistics import Estimate
@@ -80,7 +81,8 @@ class State:
             if r.trial.stage is not Stage.CONFIRM and r.trial.candidate != self.launch.name
         ]
         everything = fair(self.spec, [*before, *mine])
-        return comparer(arms(everything), self.spec.workload.levels, self.noise)
+        levels, measure = self.spec.workload.levels, yardstick(self.spec)
+        return comparer(arms(everything), levels, self.noise, measure)
 
     def least(self, level: Level) -> int:
         """Valid blocks below which nothing is stopped at a level."""

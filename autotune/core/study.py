@@ -7,6 +7,7 @@ and the offending numbers, the edge (config/) adds file and line.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from typing_extensions import TypeAliasType
 
@@ -304,6 +305,10 @@ class Constraint:
     upper: float
 
 
+METRICS = ("output_throughput", "tpot", "e2e", "goodput")
+"""What may be compared; core/objective.py says how."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """What is maximised and what counts as a gain."""
@@ -316,10 +321,30 @@ class Objective:
     constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance is a fraction in (0, 1), got {self.tolerance}")
         if self.min_gain < 0:
             raise ValueError(f"min_gain is a fraction of at least 0, got {self.min_gain}")
+
+
+class Asked(Protocol):
+    """What an objective asks of a workload."""
+
+    @property
+    def max_tokens(self) -> int: ...
+    @property
+    def slo(self) -> object | None: ...
+
+
+def objective_problem(metric: str, workload: Asked) -> str | None:
+    """What a workload lacks for this objective to be measured."""
+    if metric == "goodput" and workload.slo is None:
+        return "metric goodput needs service level objectives: write workload.slo"
+    if metric == "tpot" and workload.max_tokens == 1:
+        return "metric tpot needs replies of two tokens and more, got max_tokens = 1"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +367,8 @@ class StudySpec:
             raise ValueError(f"candidate names must be unique, repeated: {', '.join(doubles)}")
         if "baseline" in names:
             raise ValueError("'baseline' is the name of plain decoding, choose another")
+        if problem := objective_problem(self.objective.metric, self.workload):
+            raise ValueError(problem)
 
     def ks(self, candidate: Candidate) -> tuple[int, ...]:
         """The K to try for a candidate."""

@@ -2,8 +2,9 @@
 
 Rule: a speedup never stands alone; its interval, the concurrency levels and the sampling
 parameters are in the same sentence, and so is whether it was confirmed. "The speed" of a closed
-loop is how long a reply of the same length takes (core/comparison.py). Where requests come at a
-rate it says that the gain is one of mean E2E latency: the throughput is the rate's there.
+loop is how long a reply of the same length takes (core/comparison.py). Where another figure is
+compared (core/objective.py) it says which: mean TPOT, mean E2E latency (also where requests come at
+a rate: the throughput is the rate's there), goodput.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Protocol
 
 from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.noise import LaunchEffect
+from autotune.core.objective import compared_at
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.study import Sampling, Slo, StudySpec
@@ -66,14 +68,15 @@ def conditions(spec: StudySpec) -> str:
 def over_levels(spec: StudySpec) -> str:
     """`at concurrency 4`, or `weighted over concurrency 1 and 4`; what is compared at a rate."""
     levels = spec.workload.levels
-    if not _open(spec):
+    if not _needs_words(spec):
         numbers = [str(level.concurrency) for level in levels]
         over = f"concurrency {listed_words(numbers)}"
     else:
-        over = listed_words(f"{gain_words(lv.request_rate)} at {level_words(lv)}" for lv in levels)
+        of = [f"{compared_at(spec, lv).gain} at {level_words(lv)}" for lv in levels]
+        over = listed_words(of)
     if len(levels) > 1:
         return f"weighted over {over}"
-    return f"in {over}" if _open(spec) else f"at {over}"
+    return f"in {over}" if _needs_words(spec) else f"at {over}"
 
 
 class AtLevel(Protocol):
@@ -106,14 +109,9 @@ def queue_words(level: LevelEvidence) -> str:
     )
 
 
-def gain_words(request_rate: float | None) -> str:
-    """What a speedup is a ratio of."""
-    return "time per reply" if request_rate is None else "mean E2E latency"
-
-
-def _open(spec: StudySpec) -> bool:
-    """Whether requests come at a rate, at one level at least."""
-    return any(level.request_rate is not None for level in spec.workload.levels)
+def _needs_words(spec: StudySpec) -> bool:
+    """Whether a speedup is, at one level at least, of anything else than the time per reply."""
+    return any(not compared_at(spec, level).by_steps for level in spec.workload.levels)
 
 
 def sampling_words(sampling: Sampling) -> str:

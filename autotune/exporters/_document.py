@@ -3,6 +3,8 @@
 Rule: an absent key is unknown, and has a default only where leaving it out means that.
 """
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 from autotune.core.study import JSON, Objective
@@ -82,6 +84,7 @@ class WorkloadPart(Part):
 class ObjectivePart(Part):
     """What the verdict was asked for; the defaults where it does not say."""
 
+    metric: Literal["output_throughput", "tpot", "e2e", "goodput"] = "output_throughput"
     tolerance: float = _ASKED.tolerance
     min_gain: float = _ASKED.min_gain
     constraints: dict[str, float] = {}

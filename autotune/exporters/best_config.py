@@ -14,6 +14,7 @@ from dataclasses import asdict
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
 from autotune.core.latency import FIGURES, Latencies
+from autotune.core.objective import FIGURES as FIGURES_COMPARED
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
@@ -50,9 +51,10 @@ The engine reads vllm.yaml beside this file, not this one. A speedup of 1.2: pla
 per step, by_throughput is the plain ratio of output tokens per second, idle ends of passes
 included; a level goes by steps wherever all its passes tell them. Throughputs are tokens per
 second, all streams together."""
-_HEAD_RATE = """
-Where a level has a request_rate (requests per second), its speedup is the ratio of the mean E2E
-latencies instead: baseline over candidate."""
+_HEAD_OTHER = """
+Where a level has speedup_in, its speedup is the ratio of that figure instead: of a latency baseline
+over candidate, of goodput (good requests per second) candidate over baseline. A request_rate is in
+requests per second."""
 
 Entry = Mapping[str, object]
 
@@ -199,17 +201,17 @@ def _level(level: LevelEvidence) -> Entry:
         "speedup": _interval(level.speedup),
         **_estimates(level),
         "baseline": _arm(level.baseline_throughput, level.baseline_latencies)
-        | _load(level.baseline_mean_e2e_ms, level.baseline_goodput),
+        | _load(level.compared, level.baseline_value, level.baseline_goodput),
         "candidate": _arm(level.throughput, level.latencies)
-        | _load(level.mean_e2e_ms, level.goodput)
+        | _load(level.compared, level.value, level.goodput)
         | without_nulls(acceptance),
     }
 
 
 def _estimates(level: LevelEvidence) -> Entry:
-    """Both estimates of the speedup; at a request rate there is one, which is neither."""
-    if level.request_rate is not None:
-        return {}
+    """Both estimates of the speed of replies; of another figure there is one, which is neither."""
+    if level.compared != "output_throughput":
+        return {"speedup_in": FIGURES_COMPARED[level.compared].gain}
     estimates = {"by_steps": level.by_steps, "by_throughput": level.by_throughput}
     return {name: _interval(found) for name, found in estimates.items() if found}
 
@@ -221,11 +223,12 @@ def _arm(throughput: float, latencies: Latencies | None) -> dict[str, object]:
     return without_nulls(figures | {"requests": latencies.requests if latencies else None})
 
 
-def _load(mean_e2e_ms: float | None, found: Goodput | None) -> dict[str, object]:
-    """What only a request rate, or service level objectives, give a meaning."""
+def _load(compared: str, value: float | None, found: Goodput | None) -> dict[str, object]:
+    """What only a request rate, another objective, or service level objectives give a meaning."""
+    latency = FIGURES_COMPARED[compared] if compared in {"tpot", "e2e"} else None
     return without_nulls(
         {
-            "mean_e2e_ms": _figure(mean_e2e_ms),
+            **({latency.key: _figure(value)} if latency else {}),
             "goodput": _figure(found.rate) if found else None,
             "good_share": _interval(found.share) if found else None,
         }
@@ -278,8 +281,8 @@ class BestConfig:
         self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
     ) -> str:
         """The document as YAML."""
-        rates = any(level.request_rate is not None for level in spec.workload.levels)
-        head = _HEAD + _HEAD_RATE if rates else _HEAD
+        other = any(level.compared != "output_throughput" for level in result.levels)
+        head = _HEAD + _HEAD_OTHER if other else _HEAD
         return dump(document(spec, result, provenance), head=head)
 
 

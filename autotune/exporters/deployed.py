@@ -119,7 +119,10 @@ class Deployed:
         asked = self.parsed.evidence.objective
         bounds = (Constraint(metric=name, upper=upper) for name, upper in asked.constraints.items())
         objective = Objective(
-            tolerance=asked.tolerance, min_gain=asked.min_gain, constraints=tuple(bounds)
+            metric=asked.metric,
+            tolerance=asked.tolerance,
+            min_gain=asked.min_gain,
+            constraints=tuple(bounds),
         )
         return StudySpec(
             name=self.study,

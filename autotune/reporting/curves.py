@@ -1,8 +1,8 @@
 """The measured curves as a table: one row for each split, candidate, level and K.
 
 Rules: what was not measured is empty, never zero; the `overall` rows carry the weighted speedup
-and the pooled acceptance, no throughput or latency, since those belong to one level; where there is
-a request rate the speedup is one of mean E2E latency.
+and the pooled acceptance, no throughput or latency, since those belong to one level; `compared` has
+what the speedups are ratios of (core/objective.py).
 """
 
 import pandas as pd
@@ -42,6 +42,7 @@ def _row(split: str, curve: SpeedupCurve, point: Point) -> Row:
         "candidate": curve.candidate,
         "concurrency": OVERALL if curve.concurrency is None else str(curve.concurrency),
         "request_rate": curve.request_rate,
+        "compared": curve.compared,
         "num_speculative_tokens": k,
         "speedup": point.speedup.mean,
         "speedup_low": point.speedup.low,

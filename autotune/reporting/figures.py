@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
+from autotune.core.objective import FIGURES, compared_at
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
@@ -57,7 +58,7 @@ def curves_figure(spec: StudySpec, result: Recommendation) -> Figure:
     grid = figure.subplots(rows, columns, sharey=True, sharex=True, squeeze=False)
     styles = _styles(result)
     for ax, level in zip(grid.flat, panels, strict=False):
-        ax.set_title(_panel(level), fontsize=10, color=INK, loc="left")
+        ax.set_title(_panel(spec, level), fontsize=10, color=INK, loc="left")
         _draw_level(ax, result, level.concurrency if level else None, styles)
     for ax in list(grid.flat)[len(panels) :]:
         ax.set_visible(False)
@@ -106,12 +107,14 @@ def _ks(result: Recommendation) -> list[int]:
     return sorted({p.num_speculative_tokens for curve in curves for p in curve.points})
 
 
-def _panel(level: Level | None) -> str:
+def _panel(spec: StudySpec, level: Level | None) -> str:
     if level is None:
         return "overall (weighted)"
+    figure = compared_at(spec, level)
+    of = "" if figure.by_steps else f"{figure.gain} at "
     if level.request_rate is None:
-        return level_words(level)
-    return f"E2E at {level.request_rate:g} req/s, at most {level.concurrency}"
+        return f"{of}{level_words(level)}"
+    return f"{of}{level.request_rate:g} req/s, at most {level.concurrency}"
 
 
 def _draw_level(
@@ -222,10 +225,15 @@ def _scale(ax: Axes, result: Recommendation) -> None:
 
 
 def _note(spec: StudySpec, result: Recommendation) -> str:
-    rates = any(level.request_rate is not None for level in spec.workload.levels)
     stepped = any(point.by_steps for curve in result.search for point in curve.points)
+    others = {compared_at(spec, lv).gain for lv in spec.workload.levels} - {
+        FIGURES["output_throughput"].gain
+    }
     ratio = "Ratio of reply times at equal length" if stepped else "Ratio of output tokens/s"
-    ratio += " (at a rate: of E2E latency)" if rates else ""
+    if spec.objective.metric != "output_throughput":
+        ratio = f"Ratio of {' and '.join(sorted(others))}"
+    elif others:
+        ratio += f" (at a rate: of {' and '.join(sorted(others))})"
     return (
         f"{ratio}, {sampling_words(spec.workload.sampling)}. Bars: "
         f"{CONFIDENCE:.0%} intervals, launch-to-launch scatter included."

@@ -13,6 +13,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from autotune.core.memory import HEADROOM, Choice
+from autotune.core.objective import FIGURES
+from autotune.core.pareto import tradeoffs
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
@@ -24,6 +26,7 @@ from autotune.files import write_bytes
 from autotune.reporting import diagnosis, replies, tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
+from autotune.reporting.pareto import pareto_figures
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ def write_report(
     checks: ReplyChecks = NO_CHECKS,
 ) -> list[Path]:
     """Write report.md, curves.csv and the figures; returns what was written."""
-    drawn = _write_figures(folder, spec, result)
+    drawn = _write_figures(folder, spec, records, result)
     files: dict[str, bytes] = {
         "curves.csv": curves_csv(result).encode(),
         # Last, so that a report never points to figures that are not there yet.
@@ -50,9 +53,11 @@ def write_report(
     return drawn + [write_bytes(folder / name, content) for name, content in files.items()]
 
 
-def _write_figures(folder: Path, spec: StudySpec, result: Recommendation) -> list[Path]:
+def _write_figures(
+    folder: Path, spec: StudySpec, records: Sequence[Record], result: Recommendation
+) -> list[Path]:
     try:
-        drawn = figures(spec, result)
+        drawn = figures(spec, result) | pareto_figures(spec, records, result)
         return [write_bytes(folder / name, content) for name, content in drawn.items()]
     except (OSError, ValueError, RuntimeError) as error:  # all that matplotlib raises of its own
         log.warning("the report has no figures: %s: %s", type(error).__name__, error)
@@ -84,6 +89,7 @@ def render_report(
         figures=figures_drawn,
         **_evidence(spec, result),
         **_memory(result.memory),
+        pareto=tables.pareto_table(tradeoffs(records, result.search)),
         **_replies(spec, result, checks),
         **diagnosis.section(spec, records, result, checks),
         **_history(records),
@@ -106,6 +112,7 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
     confirmed = result.basis is Basis.CONFIRMED
     return {
         "levels": tables.levels_table(result) if result.levels else [],
+        "objective": _objective(spec),
         "by_steps": any(level.by_steps for level in result.levels),
         "latencies": tables.latencies_table(result.levels),
         "few": tables.few_for_p99(result.levels),
@@ -124,9 +131,26 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
     }
 
 
+def _objective(spec: StudySpec) -> str:
+    """What a speedup is a ratio of, where that is not the speed of replies."""
+    figure = FIGURES[spec.objective.metric]
+    if figure.by_steps:
+        return ""
+    if figure.less_is_better:
+        return (
+            f"Speedups are in {figure.gain}: that of plain decoding over the candidate's, block by "
+            "block over the means of their passes."
+        )
+    return (
+        f"Speedups are in {figure.gain}, good requests per second, the candidate's over that of "
+        "plain decoding: from the pooled counts, each with a half added, so that none is 0; the "
+        "interval is that of the counts or that of the blocks, whichever is wider."
+    )
+
+
 def _memory(choice: Choice | None) -> dict[str, object]:
     if choice is None or (choice.need_tokens is None and len(choice.options) == 1):
-        return {"memory": []}
+        return {"memory": [], "memory_headroom": f"{HEADROOM:.0%}"}
     need = "" if choice.need_tokens is None else f"{choice.need_tokens:,}"
     cold = "" if choice.confirmed_peak is None else f"{choice.confirmed_peak:.1%}"
     return {

@@ -12,6 +12,8 @@ from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
 from autotune.core.latency import ENOUGH_FOR_P99, FIGURES, Latencies
 from autotune.core.memory import Choice
+from autotune.core.objective import FIGURES as FIGURES_COMPARED
+from autotune.core.pareto import Tradeoff
 from autotune.core.recommendation import Recommendation
 from autotune.core.study import JSON
 from autotune.core.trial import Failure, Record
@@ -30,9 +32,9 @@ def markdown(table: Table) -> str:
 def levels_table(result: Recommendation) -> Table:
     """Winner against baseline at each concurrency, and overall.
 
-    Where requests come at a rate, the columns of both have what is compared there: the E2E latency.
+    The columns of both have what is compared at each level.
     """
-    mixed = any(level.request_rate is not None for level in result.levels)
+    mixed = any(level.compared != "output_throughput" for level in result.levels)
     arms = ["baseline", "candidate"] if mixed else ["baseline tok/s", "candidate tok/s"]
     head = ["concurrency", "weight", *arms, "speedup", "blocks"]
     head += ["by throughput", "acceptance rate", "acceptance length"]
@@ -121,6 +123,23 @@ def memory_table(choice: Choice) -> Table:
         for o in choice.options
     ]
     return [["gpu_memory_utilization", "KV cache", "headroom over the peak", ""], *rows]
+
+
+def pareto_table(found: Sequence[Tradeoff]) -> Table:
+    """Speed against memory, the least memory first; empty where no memory is known."""
+    if len(found) < 2:  # noqa: PLR2004 - one point has nothing to be weighed against
+        return []
+    rows = [
+        [
+            t.candidate,
+            str(t.num_speculative_tokens),
+            f"{t.memory_gib:.2f}",
+            t.speedup.show() if t.num_speculative_tokens else "1",
+            "yes" if t.on_front else "",
+        ]
+        for t in found
+    ]
+    return [["candidate", "K", "memory GiB", "speedup", "on the front"], *rows]
 
 
 def launches_table(records: Sequence[Record]) -> Table:
@@ -213,9 +232,10 @@ def _level(level: LevelEvidence) -> str:
 
 
 def _compared(level: LevelEvidence, unit: str) -> list[str]:
-    if level.baseline_mean_e2e_ms is None or level.mean_e2e_ms is None:
+    if level.compared == "output_throughput":
         return [f"{x:.1f}{unit}" for x in (level.baseline_throughput, level.throughput)]
-    return [f"{level.baseline_mean_e2e_ms:.1f} ms E2E", f"{level.mean_e2e_ms:.1f} ms E2E"]
+    figure = FIGURES_COMPARED[level.compared]
+    return ["?" if x is None else figure.shown(x) for x in (level.baseline_value, level.value)]
 
 
 def _good(found: Goodput | None) -> list[str]:

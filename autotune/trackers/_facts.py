@@ -17,13 +17,14 @@ from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
 from autotune.core.memory import Choice
 from autotune.core.noise import noise_of
+from autotune.core.objective import compared_at, typical
 from autotune.core.parity import fair
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points
 from autotune.core.statistics import Interval, mean_of
-from autotune.core.study import Level, Slo, StudySpec
-from autotune.core.trial import BASELINE, Failure, Measurement, Pass, Record
+from autotune.core.study import Level, StudySpec
+from autotune.core.trial import BASELINE, Failure, Measurement, Record
 
 LONGEST = 500
 """Older servers refuse longer values; newer ones cut them without a word."""
@@ -105,7 +106,7 @@ def metrics(spec: StudySpec, record: Record, known: Sequence[Record]) -> list[Va
     if record.measurement is None:
         return finite(values)
     for level in spec.workload.levels:
-        values += _level(record.measurement, level, spec.workload.slo)
+        values += _level(spec, record.measurement, level)
         values += _speedups(spec, record, known, level)
     values += _acceptance(record.measurement.spec)
     invalid = sum(1 for p in record.measurement.passes if p.invalid)
@@ -118,7 +119,7 @@ def result_metrics(result: Recommendation) -> list[Value]:
     values: list[Value] = []
     for prefix, found in (("", result.search), ("confirmed_", result.confirmation)):
         for curve in found:
-            name = f"{prefix}{_speedup_name(curve.request_rate)}"
+            name = f"{prefix}{_speedup_name(curve.compared)}"
             values += _curve(f"{name}.{_place(curve)}", curve)
     if result.speedup:
         values += _interval("best.speedup", result.speedup)
@@ -191,7 +192,7 @@ def cut(text: str) -> str:
     return text[: LONGEST - len(note)] + note
 
 
-def _level(measurement: Measurement, level: Level, slo: Slo | None) -> list[Value]:
+def _level(spec: StudySpec, measurement: Measurement, level: Level) -> list[Value]:
     passes = measurement.at(level.concurrency)
     if not passes:
         return []
@@ -209,21 +210,19 @@ def _level(measurement: Measurement, level: Level, slo: Slo | None) -> list[Valu
     values += [Value(f"kv_cache_peak.{at}", max(peaks))] if peaks else []
     preempted = [p.preemptions for p in passes if p.preemptions is not None]
     values += [Value(f"preemptions.{at}", float(sum(preempted)))] if preempted else []
-    if level.request_rate is not None:
-        values.append(Value(f"mean_e2e_ms.{at}", 1 / mean_of(_log_speeds(passes)).interval().mean))
-    found = goodput(passes, slo)
+    figure = compared_at(spec, level)
+    if figure.name in {"tpot", "e2e"}:
+        value = typical(figure, spec.workload.slo, passes)
+        values += [] if value is None else [Value(f"{figure.key}.{at}", value)]
+    found = goodput(passes, spec.workload.slo)
     if found:
         values += [Value(f"goodput.{at}", found.rate), *_interval(f"good_share.{at}", found.share)]
     return values
 
 
-def _log_speeds(passes: Sequence[Pass]) -> list[float]:
-    return [p.log_speed for p in passes]
-
-
-def _speedup_name(request_rate: float | None) -> str:
-    """At a request rate the name says that the gain is one of E2E latency."""
-    return "speedup" if request_rate is None else "e2e_speedup"
+def _speedup_name(compared: str) -> str:
+    """The name says what the speedup is in, where that is not the time per reply."""
+    return "speedup" if compared == "output_throughput" else f"{compared}_speedup"
 
 
 def _speedups(
@@ -237,7 +236,7 @@ def _speedups(
         if r.trial.candidate == BASELINE and r.trial.stage.prompts == trial.stage.prompts
     ]
     noise = noise_of([*known, record], spec.workload.levels)
-    name = f"{_speedup_name(level.request_rate)}.c{level.concurrency}"
+    name = f"{_speedup_name(compared_at(spec, level).name)}.c{level.concurrency}"
     points = level_points(spec, fair(spec, [*baselines, record]), level.concurrency, noise)
     return [
         value

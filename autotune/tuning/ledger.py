@@ -25,6 +25,7 @@ from optuna.distributions import (
 from pydantic import TypeAdapter
 from sqlalchemy.exc import SQLAlchemyError
 
+from autotune.core.constraints import excess
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Record, Stage
@@ -71,6 +72,7 @@ class Ledger:
             params=self._params(record),
             distributions=self._distributions(),
             user_attrs=_attributes(record),
+            constraints=dict(excess(self._spec, record)),
         )
         with _full_disk_is_told():
             self._study.add_trial(trial)
@@ -131,6 +133,7 @@ class Ledger:
                     params=trial.params,
                     distributions=self._distributions_of(choices),
                     user_attrs=trial.user_attrs,
+                    constraints=dict(trial.constraints),
                 )
             )
         optuna.delete_study(study_name=old.study_name, storage=self._storage)

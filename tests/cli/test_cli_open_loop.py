@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from autotune.cli import showing
-from autotune.cli.progress import mean_e2e_ms, screen
+from autotune.cli.progress import level_figure, screen
 from autotune.core.study import Slo
 from autotune.core.trial import Launch, Measurement, Stage
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone
@@ -55,9 +55,9 @@ def test_a_latency_is_the_geometric_mean_over_blocks() -> None:
     """As the report has it: the ratio of two is the speedup."""
     passes = [replace(make_pass(k=0, concurrency=4, block=b), request_rate=2.5) for b in (0, 1)]
     one, two = (p.mean_e2e_ms or 0.0 for p in passes)
-    found = mean_e2e_ms(Measurement(passes=tuple(passes)), 4)
-    assert found == pytest.approx((one * two) ** 0.5)
-    assert mean_e2e_ms(Measurement(passes=tuple(passes)), 1) is None
+    measured, (closed, level) = Measurement(passes=tuple(passes)), SPEC.workload.levels
+    assert float(level_figure(SPEC, measured, level)) == pytest.approx((one * two) ** 0.5, abs=0.1)
+    assert level_figure(SPEC, measured, closed) == ""
 
 
 def test_show_has_latency_and_goodput(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_show_has_latency_and_goodput(tmp_path: Path, capsys: pytest.CaptureFixt
         ledger.tell(replace(record, trial=trial), 1.0)
     showing.show(SPEC.name, tmp_path, passes=True)
     text = capsys.readouterr().out
-    assert "E2E ms 2.5 req/s" in text
+    assert "ms E2E 2.5 req/s" in text
     assert "tok/s c=1" in text
     assert "tok/s c=4" not in text
     assert text.count("goodput ") == 2

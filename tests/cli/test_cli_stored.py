@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from autotune.cli import running, showing
 from autotune.cli.app import app
 from autotune.cli.preparing import prepare
-from autotune.cli.progress import throughput
+from autotune.cli.progress import level_figure
 from autotune.core.host import HostLoad
 from autotune.core.plan import pending
 from autotune.core.recommendation import recommend
@@ -152,8 +152,9 @@ def test_a_throughput_is_the_geometric_mean_over_blocks() -> None:
         for block, tokens in ((0, 9000), (0, 100), (1, 400), (2, 7000))
     ]
     passes[3] = replace(passes[3], invalid="a test")
-    assert throughput(Measurement(passes=tuple(passes)), 1) == pytest.approx(20.0)
-    assert throughput(Measurement(passes=tuple(passes)), 4) is None
+    one, four = SPEC.workload.levels
+    assert level_figure(SPEC, Measurement(passes=tuple(passes)), one) == "20.0"
+    assert level_figure(SPEC, Measurement(passes=tuple(passes)), four) == ""
 
 
 def baseline(seconds: float, fingerprint: str) -> Record:

@@ -151,6 +151,7 @@ EDITS = [
     ("18m", "18m\nobjective: {tolerance: 2}", 17, "objective.tolerance", "did you mean 2%?"),
     ("18m", "18m\nobjective: {tolerance: 0%}", 17, "objective.tolerance", "(0, 1)"),
     ("18m", "18m\nobjective: {metric: x}", 17, "objective.metric", "'output_throughput'"),
+    ("18m", "18m\nobjective: {metric: goodput}", 17, "objective.metric", "write workload.slo"),
     ("18m", "18m\nconstraints: {p99_ttft: 300}", 17, "constraints.p99_ttft", "needs its unit"),
     ("18m", "18m\nconstraints: {p95_ttft: 1 s}", 17, "constraints.p95_ttft", "unknown key"),
     (

@@ -38,7 +38,7 @@ def export(folder: Path, spec: StudySpec | None = None, *, scale: float = 1.0) -
 def test_the_study_that_verifies_it_launches_what_was_confirmed(tmp_path: Path) -> None:
     """Target, candidate, K, workload and what was asked for come back as they were."""
     limit = Constraint(metric="p99_ttft_ms", upper=9000.0)
-    objective = Objective(tolerance=0.03, min_gain=0.05, constraints=(limit,))
+    objective = Objective(metric="tpot", tolerance=0.03, min_gain=0.05, constraints=(limit,))
     asked = make_spec(objective=objective)
     asked = replace(asked, workload=replace(asked.workload, slo=Slo(ttft_ms=300.0)))
     deployed = export(tmp_path, asked)

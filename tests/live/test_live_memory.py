@@ -33,8 +33,12 @@ def test_the_peak_is_seen_and_the_capacity_is_linear(tmp_path: Path) -> None:
     assert 0 < peak * facts.kv_cache_tokens < 4 * (200 + 128)
     record = make_record(BASELINE, 0)
     trial = replace(record.trial, gpu_memory_utilization=MEMORY)
-    told = capacities([replace(record, trial=trial, facts=facts)], BASELINE, 0).at(LESS)
-    assert told is not None
-    assert told.source is Source.LINE
+    told = capacities([replace(record, trial=trial, facts=facts)], BASELINE, 0)
     less, _ = facts_at(tmp_path / "less", LESS)
-    assert told.tokens == pytest.approx(less.kv_cache_tokens, rel=0.03)
+    assert facts.memory_bytes
+    assert less.memory_bytes
+    # A virtual machine may have been given more memory, or less, in between.
+    there = told.at(LESS * less.memory_bytes / facts.memory_bytes)
+    assert there is not None
+    assert there.source is Source.LINE
+    assert there.tokens == pytest.approx(less.kv_cache_tokens, rel=0.03)

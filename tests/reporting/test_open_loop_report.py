@@ -60,6 +60,7 @@ def test_best_config_has_rate_latency_and_goodput() -> None:
     assert level["request_rate"] == 2.5
     assert "by_throughput" in closed
     assert not {"by_steps", "by_throughput"} & level.keys()
+    assert level["speedup_in"] == "mean E2E latency"
     ratio = level["baseline"]["mean_e2e_ms"] / level["candidate"]["mean_e2e_ms"]
     assert abs(ratio / level["speedup"]["mean"] - 1) < 1e-4
     assert {"goodput", "good_share", "requests"} <= closed["baseline"].keys()
@@ -78,7 +79,8 @@ def test_curves_say_the_rate() -> None:
 def test_each_panel_says_what_it_shows() -> None:
     """The figure's panel of a rate is one of E2E latency."""
     titles = [ax.get_title(loc="left") for ax in curves_figure(SPEC, RESULT).axes]
-    assert titles == ["overall (weighted)", "concurrency 1", "E2E at 2.5 req/s, at most 4"]
+    where = "mean E2E latency at 2.5 req/s, at most 4"
+    assert titles == ["overall (weighted)", "concurrency 1", where]
 
 
 def test_the_last_words_have_latency_and_goodput() -> None:
@@ -87,5 +89,5 @@ def test_the_last_words_have_latency_and_goodput() -> None:
     console = Console(file=out, width=300)
     announce(console, SPEC, RESULT, StudyPaths(root=Path("/r"), name="s"), [])
     text = out.getvalue()
-    assert re.search(r"2\.5 requests/s \(at most 4 under way\): 1\.\d\dx .* ms mean E2E", text)
+    assert re.search(r"2\.5 requests/s \(at most 4 under way\): 1\.\d\dx .* ms E2E", text)
     assert len(re.findall(r"goodput \d\.\d\d req/s, \d+% \[\d+%, \d+%\] -> \d", text)) == 2

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from autotune.core.study import JSON, Candidate, Objective
+from autotune.core.study import JSON, Candidate, Constraint, Objective
 from autotune.core.trial import Cause, Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.tuning.ledger import OBJECTIVE, Ledger, record_id
@@ -82,6 +82,25 @@ def test_values_and_failures_are_optunas_own(url: str) -> None:
     assert (bad.state, bad.values) == (TrialState.FAIL, None)
     assert bad.user_attrs["cause"] == "engine_stalled"
     assert "Available memory" in bad.user_attrs["detail"]
+
+
+def test_constraints_are_told_and_the_best_trial_keeps_them(url: str) -> None:
+    """Milliseconds above the bound at each level, in Optuna's own place; also in a copied study."""
+    bound = Constraint(metric="median_tpot_ms", upper=25.0)
+    for spec in (
+        make_spec(objective=Objective(constraints=(bound,))),
+        replace(GROWN, objective=Objective(constraints=(bound,))),
+    ):
+        ledger = Ledger(url, spec)
+        # A stream alone has a TPOT of 1000 / 33 and 1000 / 66 ms.
+        ledger.tell(make_record("eagle", 1, tput={1: 33.0, 4: 400.0}, launch_id="001"), 1.9)
+        ledger.tell(make_record("eagle", 2, tput={1: 66.0, 4: 400.0}, launch_id="002"), 1.2)
+    study = optuna.load_study(study_name=f"{SPEC.name}~2", storage=url)
+    slow, fast = study.get_trials()
+    assert slow.constraints.keys() == {"median_tpot_ms.c1", "median_tpot_ms.c4"}
+    assert slow.constraints["median_tpot_ms.c1"] > 0
+    assert max(fast.constraints.values()) <= 0
+    assert study.best_trial.user_attrs["launch"] == "002"
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, None])
@@ -162,8 +181,8 @@ def test_killed_while_creating(url: str) -> None:
 def test_another_objective_is_refused(url: str) -> None:
     """Values of one objective are not mixed with those of another: the user is told."""
     filled(url)
-    other = make_spec(objective=Objective(metric="goodput"))
-    with pytest.raises(UserError, match=r"'output_throughput'.*'goodput'.*rename the study"):
+    other = make_spec(objective=Objective(metric="tpot"))
+    with pytest.raises(UserError, match=r"'output_throughput'.*'tpot'.*rename the study"):
         Ledger(url, other)
     assert len(Ledger(url, SPEC).records()) == len(make_study_records())
 

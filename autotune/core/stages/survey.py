@@ -14,6 +14,7 @@ from functools import cached_property
 from autotune.core.arms import arms
 from autotune.core.comparison import PLAIN, Comparer, Point, comparer
 from autotune.core.noise import noise_of
+from autotune.core.objective import yardstick
 from autotune.core.parity import fair
 from autotune.core.stages.points import enough, given_up, of_point, of_search, stopped
 from autotune.core.stages.ranges import DOUBLINGS, WINDOW, around, coarse, doubled, universe
@@ -277,4 +278,4 @@ class Survey:
 def compared(spec: StudySpec, records: Sequence[Record]) -> Comparer:
     """All fair arms of the search, with its own noise."""
     mine, levels = of_search(records), spec.workload.levels
-    return comparer(arms(fair(spec, mine)), levels, noise_of(mine, levels))
+    return comparer(arms(fair(spec, mine)), levels, noise_of(mine, levels), yardstick(spec))
