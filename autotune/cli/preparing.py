@@ -11,8 +11,9 @@ from autotune.config import LoadedFile, fit, load
 from autotune.config.values import parse_duration
 from autotune.core.known import other_sampling, warnings
 from autotune.core.redaction import is_secret, shown
+from autotune.core.study import JSON
 from autotune.errors import UserError
-from autotune.ports import Engine, find
+from autotune.ports import Engine, find, names
 from autotune.tuning.identity import model_defaults, with_weights
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
@@ -63,7 +64,7 @@ class Prepared:
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
     """Read the file and probe the engine; every fault of either is a UserError."""
     budget_s = _seconds(budget) if budget is not None else None
-    loaded = fit(load(file))
+    loaded = fit(load(file, installed=_fields))
     loaded = replace(loaded, spec=with_weights(loaded.spec))
     engine: Engine = find("engines", loaded.spec.target.engine)
     probe = engine.probe(loaded.spec.target.launcher)
@@ -77,6 +78,14 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
         budget_s=loaded.spec.search.budget_s if budget_s is None else budget_s,
         storage=storage or f"sqlite:///{paths.database}",
     )
+
+
+def _fields(engine: str, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
+    """What the engine's own version may be told; nothing of an engine that does not exist."""
+    if engine not in names("engines"):
+        return {}
+    found: Engine = find("engines", engine)
+    return found.speculative_fields(launcher)
 
 
 def _seconds(budget: str) -> float:

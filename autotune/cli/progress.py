@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from autotune.core.plan import estimate
 from autotune.core.recommendation import finalists
+from autotune.core.space import with_variants
 from autotune.core.statistics import mean_of
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
@@ -96,7 +97,7 @@ class Screen:
 
     def recorded(self, records: Sequence[Record]) -> None:
         """Show the best so far and the time left."""
-        ranked = finalists(self.spec, records)
+        ranked = finalists(with_variants(self.spec, records), records)
         best = ranked[0] if ranked else None
         left = self._left(records)
         text = f"elapsed {_clock(time.monotonic() - self.started)}, about {_clock(left)} left"

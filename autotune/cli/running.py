@@ -17,6 +17,7 @@ from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
+from autotune.core.space import to_come, with_variants
 from autotune.core.trial import Failure, Launch, Record
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
@@ -27,6 +28,7 @@ from autotune.tuning.ledger import Ledger, read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, serve_order
+from autotune.tuning.search import propose
 from autotune.tuning.tuner import recover, to_retry, tune, usable
 
 console = Console(soft_wrap=True, highlight=False)
@@ -70,14 +72,15 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
         told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
         return Exit.CANNOT_RUN
-    result = recommend(spec, records)
+    concrete = with_variants(spec, records)
+    result = recommend(concrete, records)
     written = write_results(
-        spec, paths, records, result, provenance(ready.saved, paths, records, result)
+        concrete, paths, records, result, provenance(ready.saved, paths, records, result)
     )
     for tracker in trackers:
-        tracker.finish(spec, result, written.files, written.checks)
-    left = list(pending(spec, records))
-    announce(console, spec, result, paths, left, written.checks.remarks)
+        tracker.finish(concrete, result, written.files, written.checks)
+    left = list(pending(spec, records, propose))
+    announce(console, concrete, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
     return exit_code(result, complete=not left)
@@ -204,6 +207,8 @@ def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> 
         console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}")
         if argv:
             _print_argv(ready, launch)
+    for text in to_come(spec, records):
+        console.print(f"     {text}", markup=False)
     limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
     console.print(
         f"{len(ahead.launches)} launches: about {ahead.boot_s / 60:.0f} minutes of starts and at "

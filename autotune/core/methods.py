@@ -33,6 +33,10 @@ class Method:
     """Whether the draft layers are part of the target's own checkpoint."""
     learns: bool = False
     """Whether it drafts from the replies to earlier requests, and so gets better as it serves."""
+    looks_up: bool = False
+    """Whether it looks n-grams up, of prompt_lookup_min to prompt_lookup_max tokens."""
+    whole_draft_parallel: bool = False
+    """Whether the draft must be as tensor parallel as the target (v1/spec_decode/draft_model.py)."""
 
     @property
     def has_weights(self) -> bool:
@@ -50,6 +54,7 @@ _ROWS = (
         needs_model=False,
         live_k=True,
         fixed_length=False,
+        looks_up=True,
     ),
     Method(
         name="ngram_gpu",
@@ -58,6 +63,7 @@ _ROWS = (
         needs_model=False,
         live_k=False,
         fixed_length=False,
+        looks_up=True,
     ),
     Method(
         name="suffix",
@@ -75,6 +81,7 @@ _ROWS = (
         needs_model=True,
         live_k=True,
         fixed_length=True,
+        whole_draft_parallel=True,
     ),
     Method(
         name="eagle",

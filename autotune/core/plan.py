@@ -4,15 +4,17 @@ Rules: the same records give the same launch, so resuming is calling again; ever
 sentence why; what was measured enough is never measured again; a failure that is not transient is
 never tried again; no point is launched for ever: `TRIES` launches in vain are the end of it.
 
-The order is baseline, screen (every candidate, all its K), confirm. Stages between screen and
-confirm (refining K, memory) have their place in `next_launch`.
+The order is baseline, screen (every candidate, all its K), refine (further variants of candidates
+with ranges that may still be the answer), confirm. Which variant is next comes from outside, as
+`propose`: samplers roll dice, this file does not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.drift import restless
 from autotune.core.recommendation import finalists, hopeless
+from autotune.core.space import screened_variant, variants_in, with_variants
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import (
     BASELINE,
@@ -31,18 +33,32 @@ STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
 blocks are what every other launch is paired with."""
 MORE_ROUNDS = 2
 """Rounds that a confirmation gets at most beyond those asked for, when the machine is restless."""
+SEARCH = frozenset({Stage.SCREEN, Stage.REFINE})
+JUDGED = 2
+"""Variants of a candidate that must have been tried before it is dropped."""
 FIRST_BOOT_S = 60.0
 WARM_UP_S = 10.0
 
 
+Propose = Callable[[StudySpec, Sequence[Record], Candidate], Candidate | None]
+"""Study, records and a candidate with ranges to its next variant; None: it has had enough."""
+
+
+def no_more(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Candidate | None:
+    """Proposes nothing: of a candidate with ranges one variant is measured."""
+
+
 def next_launch(
-    spec: StudySpec, records: Sequence[Record], remaining_s: float | None = None
+    spec: StudySpec,
+    records: Sequence[Record],
+    remaining_s: float | None = None,
+    propose: Propose = no_more,
 ) -> Launch | None:
     """The next launch, or None: finished, or no baseline, or no time left for another launch.
 
     `remaining_s` is what is left of the budget; None means no budget.
     """
-    todo = list(pending(spec, records))
+    todo = list(pending(spec, records, propose))
     if not todo:
         return None
     launch, ahead = todo[0], todo
@@ -77,33 +93,39 @@ def boot_estimate(records: Sequence[Record]) -> float:
     return sum(seen.values()) / len(seen) if seen else FIRST_BOOT_S
 
 
-def pending(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+def pending(
+    spec: StudySpec, records: Sequence[Record], propose: Propose = no_more
+) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
     if baseline_failed(records):
         return
     enough = _enough(spec, records, BASELINE, 0, Stage.BASELINE)
     if not enough and not _given_up(spec, records, BASELINE, 0, Stage.BASELINE):
         yield _launch(spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup")
-    for candidate in spec.candidates:
-        yield from _screen(spec, records, candidate)
-    yield from _confirm(spec, records)
+    screens = list(_screen_all(spec, records))
+    yield from screens
+    if not screens:
+        yield from _refine(spec, records, propose)
+    yield from _confirm(with_variants(spec, records), records, bool(screens))
 
 
-def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Iterator[Launch]:
+def _search(
+    spec: StudySpec, records: Sequence[Record], candidate: Candidate, stage: Stage
+) -> Iterator[Launch]:
     if any(_ends_candidate(r, candidate.name) for r in records):
         return
     missing = tuple(
         k
         for k in spec.ks(candidate)
-        if not _enough(spec, records, candidate.name, k, Stage.SCREEN)
-        and not _given_up(spec, records, candidate.name, k)
+        if not _enough(spec, records, candidate.name, k, stage)
+        and not _given_up(spec, records, candidate.name, k, stage)
     )
     if not missing:
         return
     if live_possible(spec, records, candidate):
         yield _launch(
             spec,
-            Stage.SCREEN,
+            stage,
             candidate,
             (0, *missing),
             why=f"the curve of {candidate.name} over K = {_listed(missing)} in one launch (live K)",
@@ -113,7 +135,7 @@ def _screen(spec: StudySpec, records: Sequence[Record], candidate: Candidate) ->
     for k in missing:
         yield _launch(
             spec,
-            Stage.SCREEN,
+            stage,
             candidate,
             (k,),
             why=f"{candidate.name} at K = {k}, one launch per K",
@@ -130,11 +152,13 @@ def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candida
     return candidate.live_k and parallel == 1 and not seen_static and not broken
 
 
-def _confirm(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
+def _confirm(
+    spec: StudySpec, records: Sequence[Record], searching: bool
+) -> Iterator[Launch]:
     """Baseline and winner in turn; foreseen for the first candidate while there is no winner."""
     ranked = finalists(spec, records)
     best = ranked[0] if ranked else None
-    if (best is None or hopeless(spec, best)) and not any(_screen_all(spec, records)):
+    if (best is None or hopeless(spec, best)) and not searching:
         return
     candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
     k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
@@ -170,7 +194,32 @@ def _ends_candidate(record: Record, name: str) -> bool:
 
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
     for candidate in spec.candidates:
-        yield from _screen(spec, records, candidate)
+        variant = screened_variant(spec, records, candidate)
+        yield from _search(spec, records, variant, Stage.SCREEN)
+
+
+def _refine(spec: StudySpec, records: Sequence[Record], propose: Propose) -> Iterator[Launch]:
+    """Variants of the candidates that may still be the answer, each as it is screened.
+
+    One variant does not speak for a range: a second is launched before a candidate is dropped.
+    """
+    concrete = with_variants(spec, records)
+    hopeful = {
+        concrete.candidate(f.candidate).family
+        for f in finalists(concrete, records)
+        if not hopeless(concrete, f)
+    }
+    for candidate in spec.candidates:
+        known = variants_in(spec, records, candidate)
+        if not candidate.space or (candidate.name not in hopeful and len(known) >= JUDGED):
+            continue
+        first = screened_variant(spec, records, candidate)
+        begun = [v for v in known if v.name != first.name]
+        left = [x for v in begun for x in _search(spec, records, v, Stage.REFINE)]
+        new = None if left else propose(spec, records, candidate)
+        yield from left
+        if new is not None:
+            yield from _search(spec, records, new, Stage.REFINE)
 
 
 def _launch(
@@ -233,9 +282,10 @@ def _given_up(
 
 
 def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[Record]:
+    stages = SEARCH if stage in SEARCH else {stage}
     for r in records:
-        trial = r.trial
-        if (trial.candidate, trial.num_speculative_tokens, trial.stage) == (name, k, stage):
+        same = (r.trial.candidate, r.trial.num_speculative_tokens) == (name, k)
+        if same and r.trial.stage in stages:
             yield r
 
 

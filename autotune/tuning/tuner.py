@@ -12,14 +12,16 @@ from pathlib import Path
 
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import of_stage
+from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import Prompt, StudySpec
-from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
+from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage
 from autotune.tuning.identity import identity, served_with
 from autotune.tuning.journal import mark_told, salvage
 from autotune.tuning.ledger import Ledger, record_id
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
+from autotune.tuning.search import propose
 
 WriteConfig = Callable[[Launch, Path], Path]
 """Writes the `--config` file of a launch; gives its path."""
@@ -42,13 +44,15 @@ def tune(
         stored = ledger.records()
         records = usable(stored, rig.fingerprint, rig.spec, forgotten)
         left = None if budget_s is None else budget_s - (time.monotonic() - started)
-        launch = next_launch(rig.spec, records, left)
+        launch = next_launch(rig.spec, records, left, propose)
         if launch is None:
             return
         folder = rig.paths.next_launch(r.launch_id for r in stored)
-        new = list(run_launch(launch, rig, write_config(launch, folder), folder, records))
+        spec = with_variants(rig.spec, records, launch.candidate)
+        known = replace(rig, spec=spec)
+        new = list(run_launch(launch, known, write_config(launch, folder), folder, records))
         for record in new:
-            ledger.tell(record, value_of(rig.spec, [*records, *new], record))
+            ledger.tell(record, value_of(spec, [*records, *new], record))
         mark_told(folder)
         yield new
 
@@ -58,7 +62,8 @@ def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
     found = []
     for folder in sorted(paths.launches.glob("*/")):
         for record in salvage(folder):
-            ledger.tell(record, value_of(spec, [*ledger.records(), record], record))
+            known = [*ledger.records(), record]
+            ledger.tell(record, value_of(with_variants(spec, known), known, record))
             found.append(record)
         mark_told(folder)
     return found
@@ -69,15 +74,16 @@ def usable(
 ) -> list[Record]:
     """The records that may be compared with what this study would measure now.
 
-    Passes at another request rate are left out of them: they are of another load.
+    Passes at another request rate are left out of them: they are of another load. Each bears the
+    name that the present file has for its candidate, or for the variant of one.
     """
     return [
-        _at_rates(r, spec)
+        _at_rates(named, spec)
         for r in records
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization == spec.search.gpu_memory_utilization[0]
-        and _same_candidate(spec, r.trial)
         and record_id(r) not in forgotten
+        if (named := _named(spec, r)) is not None
     ]
 
 
@@ -100,17 +106,15 @@ def _at_rates(record: Record, spec: StudySpec) -> Record:
     return replace(record, outcome=record.measurement.at_rates(rates))
 
 
-def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
-    """Whether the file still means the same by this name; a name that is gone does no harm."""
-    now = next((c for c in spec.candidates if c.name == trial.candidate), None)
-    if now is None:
-        return trial.candidate == BASELINE
-    same_draft = (now.method, now.model, now.weights) == (
-        trial.method,
-        trial.model,
-        trial.weights,
-    )
-    return same_draft and dict(now.settings) == dict(trial.settings)
+def _named(spec: StudySpec, record: Record) -> Record | None:
+    """The record under the name that the file has for what it measured; None if it has none."""
+    if record.trial.candidate == BASELINE:
+        return record
+    candidate = meant_by(spec, record.trial)
+    if candidate is None:
+        return None
+    trial = replace(record.trial, candidate=candidate.name, variant_of=candidate.variant_of)
+    return replace(record, trial=trial)
 
 
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
