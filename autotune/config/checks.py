@@ -114,7 +114,9 @@ def twin_faults(data: Data, root: Path) -> Iterator[Said]:
     candidates = sound_candidates(data)
     made = {i: c.value(resolved_model(c.model, root)) for i, c in candidates.items()}
     for i, one in made.items():
-        inside = [j for j, other in made.items() if other.space and values_of(other, one) is not None]
+        inside = [
+            j for j, other in made.items() if other.space and values_of(other, one) is not None
+        ]
         if inside and not one.space:
             yield ("candidates", i), _inside(one, inside[0], made[inside[0]])
     engines: dict[tuple[object, ...], int] = {}

@@ -32,7 +32,6 @@ from autotune.config.yamlfile import Document, read_yaml
 from autotune.core.study import JSON, StudySpec
 from autotune.errors import CandidatesFileError, Fault
 
-
 Installed = Callable[[str, tuple[str, ...]], Defaults]
 """Engine and launcher to the fields that its SpeculativeConfig has, with their defaults."""
 

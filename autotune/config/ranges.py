@@ -67,7 +67,7 @@ def schema(base: Mapping[str, object], setting: Setting) -> list[dict[str, objec
             {
                 "type": "object",
                 "properties": {
-                    **dict.fromkeys(_RANGE[:3], dict(base)),
+                    **{key: dict(base) for key in _RANGE[:3]},
                     "log": {"type": "boolean"},
                 },
                 "required": ["low", "high"],
@@ -88,8 +88,8 @@ def _range(value: Mapping[str, JsonValue], setting: Setting) -> Axis | Scalar:
         return IntRange(low=low, high=high, step=steps, log=log, default=setting.default)
     if isinstance(low, int | float) and isinstance(high, int | float):
         width = float(step) if isinstance(step, int | float) else None
-        ends = {"low": float(low), "high": float(high)}
-        return FloatRange(**ends, step=width, log=log, default=setting.default)
+        ends = float(low), float(high)
+        return FloatRange(low=ends[0], high=ends[1], step=width, log=log, default=setting.default)
     raise ValueError(f"a range is written {{low: 1, high: 4}}, got {shown(dict(value))}")
 
 

@@ -36,7 +36,7 @@ class Method:
     looks_up: bool = False
     """Whether it looks n-grams up, of prompt_lookup_min to prompt_lookup_max tokens."""
     whole_draft_parallel: bool = False
-    """Whether the draft must be as tensor parallel as the target (v1/spec_decode/draft_model.py)."""
+    """Whether the draft must be as tensor parallel as the target (spec_decode/draft_model.py)."""
 
     @property
     def has_weights(self) -> bool:

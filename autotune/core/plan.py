@@ -106,7 +106,7 @@ def pending(
     yield from screens
     if not screens:
         yield from _refine(spec, records, propose)
-    yield from _confirm(with_variants(spec, records), records, bool(screens))
+    yield from _confirm(with_variants(spec, records), records, searching=bool(screens))
 
 
 def _search(
@@ -152,9 +152,7 @@ def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candida
     return candidate.live_k and parallel == 1 and not seen_static and not broken
 
 
-def _confirm(
-    spec: StudySpec, records: Sequence[Record], searching: bool
-) -> Iterator[Launch]:
+def _confirm(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> Iterator[Launch]:
     """Baseline and winner in turn; foreseen for the first candidate while there is no winner."""
     ranked = finalists(spec, records)
     best = ranked[0] if ranked else None

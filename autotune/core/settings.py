@@ -22,7 +22,7 @@ def resolved(
 
     A window of which a bound is `searched` is filled when its value is known.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, JSON] = {name: value for name, value in settings.items() if value is not None}
     if not method.looks_up or any(name in searched for name in WINDOW):
         return given
     bounds: list[JSON] = [given[name] for name in WINDOW if name in given] or [NO_WINDOW]

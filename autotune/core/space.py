@@ -149,9 +149,7 @@ def variants_in(
     return tuple(found.values())
 
 
-def screened_variant(
-    spec: StudySpec, records: Sequence[Record], candidate: Candidate
-) -> Candidate:
+def screened_variant(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Candidate:
     """The variant that stands for the candidate in the screening: one that was begun, if any."""
     screened = [r for r in records if r.trial.stage is Stage.SCREEN]
     begun = variants_in(spec, screened, candidate)

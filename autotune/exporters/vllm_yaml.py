@@ -2,7 +2,8 @@
 
 Rules: every launch of the tuner starts from a file rendered here, so the exported file is the one
 that was launched, byte for byte; it holds the target's arguments, those of the candidate before
-them, the memory share and the speculation, nothing that belongs to one launch (port, scheduler), no evidence and no credentials.
+them, the memory share and the speculation, nothing that belongs to one launch (port, scheduler), no
+evidence and no credentials.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ import math
 import re
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import optuna
 from optuna.distributions import (
@@ -42,7 +42,7 @@ OBJECTIVE = "objective"
 DISTRIBUTIONS = "distributions"
 UID = "uid"
 CHUNK = 32_000
-"""Characters of a record in one attribute: MySQL's TEXT, which Optuna takes for them, ends at 65,535
+"""Characters of a record in one attribute. Optuna keeps them as TEXT, which in MySQL ends at 65,535
 bytes, and escaping may double them."""
 SQLITE_PATIENCE_S = 120
 

@@ -9,6 +9,7 @@ none that the engine would refuse.
 """
 
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -46,22 +47,27 @@ GRID = "grid"
 STARTUP = 2
 """Variants that are known before a model is made of them; Optuna's own 10 are for many trials."""
 QUESTIONS = 8
-"""How many more answers than variants are known a sampler may give before the untried variant nearest
-to its last one is taken: qmc gives all of its sequence each time."""
+"""How many answers more than there are known variants a sampler may give, before the untried one
+nearest to its last answer is taken; qmc gives its sequence from the beginning each time."""
+
+
+def _qmc(seed: int) -> BaseSampler:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+
 
 SAMPLERS: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: TPESampler(seed=seed, n_startup_trials=STARTUP),
     "gp": lambda seed: GPSampler(seed=seed, n_startup_trials=STARTUP),
-    "qmc": lambda seed: QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False),
+    "qmc": _qmc,
     "random": lambda seed: RandomSampler(seed=seed),
 }
 ONE_SEQUENCE = frozenset({"qmc"})
 """Samplers whose points belong together: one seed for all, not one for each question."""
 
 
-def propose(
-    spec: StudySpec, records: Sequence[Record], candidate: Candidate
-) -> Candidate | None:
+def propose(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> Candidate | None:
     """The next variant to launch; None when all are known, or `max_variants` of them."""
     known = variants_in(spec, records, candidate)
     if not candidate.space or len(known) >= spec.search.max_variants:
@@ -137,9 +143,7 @@ def _scores(spec: StudySpec, records: Sequence[Record]) -> Mapping[str, float]:
     """The best speedup of every candidate over its K: overall, or where that is not known yet at
     the primary concurrency."""
     searched = of_stage(records, confirm=False)
-    found = curves(
-        with_variants(spec, records), searched, noise_of(searched, spec.workload.levels)
-    )
+    found = curves(with_variants(spec, records), searched, noise_of(searched, spec.workload.levels))
     primary = spec.workload.primary.concurrency
     at_primary = {c.candidate: _best(c) for c in found if c.concurrency == primary}
     return at_primary | {c.candidate: _best(c) for c in found if c.concurrency is None}

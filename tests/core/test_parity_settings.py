@@ -117,7 +117,9 @@ def test_engine_arguments_of_the_candidate_alone_are_told_and_compared() -> None
     """The file asks for the difference: the speedup is that of both changes together."""
     own = replace(SPEC.candidate("eagle"), engine_args={"max_num_seqs": 4})
     spec = make_spec(candidates=(own,))
-    doubt = only(resolved(baseline(), max_num_seqs="8"), resolved(arm(), max_num_seqs="4"), spec=spec)
+    doubt = only(
+        resolved(baseline(), max_num_seqs="8"), resolved(arm(), max_num_seqs="4"), spec=spec
+    )
     assert not doubt.invalid
     assert doubt.why == "max_num_seqs is 4, the baseline's 8"
     assert "both changes together" in doubt.remedy

@@ -335,9 +335,7 @@ def test_variants_of_a_survivor_are_measured_before_the_confirmation() -> None:
             )
             for k in launch.num_speculative_tokens
             for made in [
-                make_record(
-                    "ngram", k, tput={c: v * (gain if k else 1) for c, v in BASE.items()}
-                )
+                make_record("ngram", k, tput={c: v * (gain if k else 1) for c, v in BASE.items()})
             ]
         ]
         assert len(launches) < 9

@@ -115,9 +115,7 @@ def test_an_axis_begins_at_the_engines_own_value_or_in_the_middle(
         (lambda: Choices(values=(1, 2, 1)), "repeated: 1"),
     ],
 )
-def test_an_axis_of_fewer_than_two_values_is_refused(
-    make: object, rule: str
-) -> None:
+def test_an_axis_of_fewer_than_two_values_is_refused(make: object, rule: str) -> None:
     """The rule and the numbers are in the message."""
     assert callable(make)
     with pytest.raises(ValueError, match=rule):
@@ -187,7 +185,10 @@ def test_a_space_without_a_legal_combination_says_so() -> None:
 def test_a_space_too_large_to_list_is_covered_evenly() -> None:
     """Real numbers, or very many whole ones, are stood for by a few."""
     large = replace(
-        LOOKUP, method="suffix", settings={}, space={f"x{i}": IntRange(low=0, high=99) for i in "ab"}
+        LOOKUP,
+        method="suffix",
+        settings={},
+        space={f"x{i}": IntRange(low=0, high=99) for i in "ab"},
     )
     real = replace(large, space={"suffix_decoding_min_token_prob": FloatRange(low=0.0, high=1.0)})
     assert not is_countable(large)
@@ -199,11 +200,11 @@ def test_a_space_too_large_to_list_is_covered_evenly() -> None:
 
 def test_few_points_cover_a_range_from_its_ends() -> None:
     """After the middle come the ends, then what lies between."""
-    left, taken = list(points(TARGET, LOOKUP)), [{"prompt_lookup_max": 4}]
+    left, taken = list(points(TARGET, LOOKUP)), [points(TARGET, LOOKUP)[2]]
     while left:
         left = [p for p in left if p not in taken]
         new = farthest(LOOKUP, left, taken)
-        taken += [dict(new)] if new else []
+        taken += [new] if new else []
     assert [p["prompt_lookup_max"] for p in taken] == [4, 2, 6, 3, 5]
 
 

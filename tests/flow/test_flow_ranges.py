@@ -1,4 +1,4 @@
-"""A candidate with a range: its variants are launched, the best is deployed, changes cost nothing."""
+"""A candidate with a range: variants are launched, the best is deployed, changes cost nothing."""
 
 from pathlib import Path
 

@@ -291,7 +291,7 @@ def test_optuna_tells_which_parameter_matters(url: str) -> None:
 
 def test_a_long_record_fits_into_any_database(url: str, tmp_path: Path) -> None:
     """MySQL ends a text at 65,535 bytes; a record grows with every request of its passes."""
-    record = make_record("eagle", 2, blocks=40, why="größer ❤ than \"any\" text" * 50)
+    record = make_record("eagle", 2, blocks=40, why='größer ❤ than "any" text' * 50)
     ledger = Ledger(url, SPEC)
     ledger.tell(record, 1.2)
     with sqlite3.connect(tmp_path / "study.db") as connection:

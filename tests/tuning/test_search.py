@@ -27,7 +27,9 @@ WIDE = lookup(
 NARROW = lookup(prompt_lookup_max=IntRange(low=2, high=5))
 
 
-def study(candidate: Candidate, *, sampler: str = "tpe", variants: int = 4, seed: int = 0) -> StudySpec:
+def study(
+    candidate: Candidate, *, sampler: str = "tpe", variants: int = 4, seed: int = 0
+) -> StudySpec:
     """A study of one candidate."""
     chosen = Search(
         gpu_memory_utilization=(GMU,), sampler=sampler, max_variants=variants, seed=seed
