@@ -152,8 +152,10 @@ def _said(
     if not isinstance(data, dict):
         yield (), "the file must be a mapping with target, workload and candidates"
         return
-    yield from schema_faults(data)
-    yield from field_faults(data, fields)
+    unknown = dict(field_faults(data, fields))
+    yield from unknown.items()
+    # Of a key that there is not, what it says is no matter.
+    yield from (one for one in schema_faults(data) if one[0] not in unknown)
     yield from combination_faults(data)
     yield from workload_faults(data, prompts)
     yield from model_faults(data, root, look=check_models)

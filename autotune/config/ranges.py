@@ -102,7 +102,7 @@ def _range_faults(key: str, value: Mapping[str, Any], setting: Setting) -> Itera
         hint = did_you_mean(name, _RANGE)
         yield f"{key}: a range has low, high, step and log, got {shown(name)}{hint}"
     missing = [name for name in _RANGE[:2] if name not in value]
-    if missing:
+    if missing and not unknown:
         yield f"{key}: a range needs low and high, {' and '.join(missing)} is missing"
     for name in _RANGE[:2]:
         if name in value and value[name] is None:

@@ -48,14 +48,11 @@ def test_a_range_is_searched_and_its_best_value_deployed(tmp_path: Path) -> None
     assert best["engine"]["speculative_config"]["prompt_lookup_max"] == BEST
     assert f"ngram(prompt_lookup_max={BEST}) at K = 2" in study.autotune("show", "s").text
     count = len(study.launches)
-    for values in ([2, 4, BEST], [4, BEST], BEST, {"low": 4, "high": BEST, "step": 2}):
+    for values in (BEST, {"low": 4, "high": BEST, "step": 2}):
         study.write(file(values), world(drafts={"ngram": LOOKUP}))
         done = study.run()
         assert done.code == 0, done.text
         assert len(study.launches) == count, done.text
-    study.write(file([2, 4, BEST, 7]), world(drafts={"ngram": LOOKUP}))
-    assert study.run("--budget", "1h").code == 0
-    assert windows(study)[count:] == []
 
 
 def test_plan_shows_the_first_variant(tmp_path: Path) -> None:
