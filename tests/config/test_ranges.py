@@ -132,7 +132,7 @@ def test_a_field_that_only_the_installed_version_has_may_be_set(good: str, tmp_p
     [
         ("new_windw", "no field 'new_windw'; did you mean 'new_window'?"),
         ("xyz", "(known: prompt_lookup_min, prompt_lookup_max, new_window, relaxed_threshold)"),
-        ("suffix_decoding_min_token_prob", "suffix only"),
+        ("suffix_decoding_min_token_prob", "one of another version: remove it"),
         ("draft_sample_method", "one of another version: remove it"),
         ("relaxed_threshold", "may change how drafts are accepted"),
         ("rejection_sample_method", "how drafts are accepted"),
