@@ -31,10 +31,10 @@ class Method:
     """Whether every draft has exactly K tokens (but for trimming at the context limit)."""
     target_owns_draft: bool = False
     """Whether the draft layers are part of the target's own checkpoint."""
+    lookup_window: tuple[str, str] | None = None
+    """The settings of the shortest and the longest match that it looks for; None: none."""
     learns: bool = False
     """Whether it drafts from the replies to earlier requests, and so gets better as it serves."""
-    looks_up: bool = False
-    """Whether it looks n-grams up, of prompt_lookup_min to prompt_lookup_max tokens."""
     whole_draft_parallel: bool = False
     """Whether the draft must be as tensor parallel as the target (spec_decode/draft_model.py)."""
 
@@ -54,7 +54,7 @@ _ROWS = (
         needs_model=False,
         live_k=True,
         fixed_length=False,
-        looks_up=True,
+        lookup_window=("prompt_lookup_min", "prompt_lookup_max"),
     ),
     Method(
         name="ngram_gpu",
@@ -63,7 +63,7 @@ _ROWS = (
         needs_model=False,
         live_k=False,
         fixed_length=False,
-        looks_up=True,
+        lookup_window=("prompt_lookup_min", "prompt_lookup_max"),
     ),
     Method(
         name="suffix",

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping
 from autotune.core.methods import Method
 from autotune.core.study import JSON
 
-WINDOW = ("prompt_lookup_min", "prompt_lookup_max")
 NO_WINDOW = 5
 """Both bounds where neither is given."""
 
@@ -23,10 +22,11 @@ def resolved(
     A window of which a bound is `searched` is filled when its value is known.
     """
     given: dict[str, JSON] = {name: value for name, value in settings.items() if value is not None}
-    if not method.looks_up or any(name in searched for name in WINDOW):
+    names = method.lookup_window
+    if names is None or any(name in searched for name in names):
         return given
-    bounds: list[JSON] = [given[name] for name in WINDOW if name in given] or [NO_WINDOW]
-    window: dict[str, JSON] = {WINDOW[0]: bounds[0], WINDOW[1]: bounds[-1]}
+    bounds: list[JSON] = [given[name] for name in names if name in given] or [NO_WINDOW]
+    window: dict[str, JSON] = {names[0]: bounds[0], names[1]: bounds[-1]}
     return window | {name: value for name, value in given.items() if name not in window}
 
 
@@ -34,10 +34,9 @@ def contradictions(
     method: Method, settings: Mapping[str, JSON], engine_args: Mapping[str, JSON]
 ) -> Iterator[tuple[str, str]]:
     """Each combination that the engine refuses: the key at fault and the rule with its values."""
-    for low, high, given in (
-        (*WINDOW, settings),
-        ("max_num_seqs", "max_num_batched_tokens", engine_args),
-    ):
+    ordered = [("max_num_seqs", "max_num_batched_tokens", engine_args)]
+    ordered += [(*method.lookup_window, settings)] if method.lookup_window else []
+    for low, high, given in ordered:
         least, most = given.get(low), given.get(high)
         if isinstance(least, int) and isinstance(most, int) and least > most:
             yield low, f"need {low} <= {high}, got {least} > {most}"
