@@ -76,6 +76,10 @@ bench-client: $(BENCH_READY) ## What a token costs the client, beside vLLM's and
 bench-measure: models ## What a narrow interval costs, and whether intervals cover; docs/benchmarks.md.
 	@$(BIN)/python studies/benchmarks/measure.py $(ARGS)
 
+.PHONY: bench-search
+bench-search: $(READY) ## What the search finds, and with how few launches; docs/benchmarks.md.
+	@$(BIN)/python studies/benchmarks/search.py $(ARGS)
+
 .PHONY: ui
 ui: $(READY) ## The MLflow UI on loopback.
 	@$(BIN)/autotune ui

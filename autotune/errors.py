@@ -4,6 +4,7 @@
     ├── UserError            exit 2   the user's file, arguments or machine
     │   └── CandidatesFileError       faults in candidates.yaml, all at once
     ├── StudyLockedError     exit 2   another autotune works on this study
+    ├── StudyStoppedError    exit 5   the machine lets no launch through; run again to go on
     └── LaunchError          a value in the end: becomes a Failure, the study goes on
 
 Anything else that escapes is a bug and ends as a traceback (exit 1).
@@ -12,6 +13,7 @@ Anything else that escapes is a bug and ends as a traceback (exit 1).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.core.causes import CAUSES
 from autotune.core.trial import Cause, Failure
 
 
@@ -50,16 +52,32 @@ class StudyLockedError(UserError):
     """Another process works on the study."""
 
 
-class LaunchError(AutotuneError):
-    """A launch that cannot go on; carries the observed cause."""
+class StudyStoppedError(AutotuneError):
+    """No other launch would escape this failure: a person has to mend the machine first."""
 
-    def __init__(self, cause: Cause, detail: str, remedy: str = "") -> None:
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(f"{failure.cause}: {failure.detail}\nremedy: {failure.remedy}")
+
+
+class LaunchError(AutotuneError):
+    """A launch that cannot go on; carries the observed cause.
+
+    Without a remedy of its own it has that of the cause.
+    """
+
+    def __init__(
+        self, cause: Cause, detail: str, remedy: str = "", *, after_s: float | None = None
+    ) -> None:
         self.cause = cause
         self.detail = detail
-        self.remedy = remedy
+        self.after_s = after_s
+        self.remedy = remedy or CAUSES[cause].remedy
         super().__init__(f"{cause}: {detail}")
 
     @property
     def failure(self) -> Failure:
         """The same as a value."""
-        return Failure(cause=self.cause, detail=self.detail, remedy=self.remedy)
+        return Failure(
+            cause=self.cause, detail=self.detail, remedy=self.remedy, after_s=self.after_s
+        )

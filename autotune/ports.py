@@ -53,6 +53,10 @@ class ServeOrder:
     live: bool
     model: str
     start_timeout_s: float = 600.0
+    silence_s: float = 600.0
+    """How long a starting engine may write nothing to its log."""
+    fresh_cache: bool = False
+    """Whether compiled code is kept in the launch's own folder: the shared cache did harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class Surroundings:
     warnings: Mapping[str, int] = field(default_factory=dict)
     """What else the log warned of, and how often."""
     host: HostLoad | None = None
+    kv_cache_peak: float | None = None
+    """Highest share of the KV cache that was seen in use."""
 
 
 class Watch(Protocol):

@@ -1,8 +1,9 @@
 """A child process that always goes with us: own session, log file, TERM - wait - KILL - reap.
 
 Rules: no shell; only processes that we started are touched, by id and start time, and only in the
-boot that they were started in; when `stop` returns, the whole tree is gone, or it raises. A child
-also gets SIGTERM from the kernel when autotune itself is killed; what outlives that is found by the
+boot that they were started in; when `stop` returns, the whole tree is gone, or it raises. When
+autotune itself is killed, a child gets SIGTERM from the kernel and its whole tree is ended by a
+guard (`python -m autotune.process`) that waits for nothing else; what outlives that is found by the
 note that lies in a file for as long as a child lives.
 """
 
@@ -12,6 +13,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +27,8 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.1
 KILL_S = 10.0
 ORPHAN_GRACE_S = 20.0
+GUARD_GRACE_S = 3.0
+DONE = "done"
 SAME_START_S = 1.0
 
 _LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec the loader's lock may be held
@@ -45,11 +49,22 @@ class Child:
         self._popen = popen
         self.log = log
         self.pid = popen.pid
+        self._started = time.monotonic()
 
     @property
     def exit_status(self) -> int | None:
         """The exit status (negative: killed by that signal), or None while it runs."""
         return self._popen.poll()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._started
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The ids of the whole tree, as it is now."""
+        return frozenset(p.pid for p in self._tree())
 
     def stop(self, grace_s: float = 20.0) -> None:
         """End the whole tree; raises ProcessWedgedError if something outlives SIGKILL.
@@ -86,6 +101,21 @@ def running(
 
     `note` is the file that tells of it until then, for `end_orphan`.
     """
+    with _guard() as guard:
+        child = _start(argv, env, log)
+        try:
+            about = _about(child.pid)
+            _tell(guard, about)
+            if note:
+                write_text(note, about)
+            yield child
+        finally:
+            child.stop(grace_s)
+            if note:
+                note.unlink(missing_ok=True)
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
     with log.open("ab") as sink:
         popen = subprocess.Popen(
             list(argv),
@@ -96,21 +126,64 @@ def running(
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no locks are taken
         )
-    child = Child(popen, log)
+    return Child(popen, log)
+
+
+@contextlib.contextmanager
+def _guard() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that ends a child's tree when we go without having done so.
+
+    The kernel's signal on the death of a parent reaches the child alone, and a server that is
+    starting may take its time over it; its workers learn nothing. The guard reads which process
+    it is about, and then the end of its input: the pipe closes with us, however we end.
+    """
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "autotune.process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        if note:
-            write_note(note, child.pid)
-        yield child
+        yield guard
     finally:
-        child.stop(grace_s)
-        if note:
-            note.unlink(missing_ok=True)
+        _tell(guard, DONE)
+        if guard.stdin:
+            with contextlib.suppress(OSError):
+                guard.stdin.close()
+        try:
+            guard.wait(timeout=KILL_S)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+
+
+def _tell(guard: "subprocess.Popen[bytes]", line: str) -> None:
+    if guard.stdin is None:
+        return
+    with contextlib.suppress(OSError):  # it was killed: the note is left
+        guard.stdin.write(line.encode() + b"\n")
+        guard.stdin.flush()
+
+
+def _stand_guard() -> None:
+    """What the guard does."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    lines = sys.stdin.read().splitlines()
+    if lines and lines[-1] != DONE:
+        _end_tree(lines[0], GUARD_GRACE_S)
+
+
+def _about(pid: int) -> str:
+    """Which process that is: its id, its start, and the boot that both belong to."""
+    created = psutil.Process(pid).create_time()
+    return json.dumps({"pid": pid, "created": created, "boot_id": _boot_id()})
 
 
 def write_note(path: Path, pid: int) -> None:
-    """Write down which process that is: its id, its start, and the boot that both belong to."""
-    about = {"pid": pid, "created": psutil.Process(pid).create_time(), "boot_id": _boot_id()}
-    write_text(path, json.dumps(about, indent=1) + "\n")
+    """Write down which process that is."""
+    write_text(path, _about(pid))
 
 
 def end_orphan(note: Path) -> int | None:
@@ -119,10 +192,14 @@ def end_orphan(note: Path) -> int | None:
     A recycled id is never touched. Raises TornNoteError.
     """
     try:
-        about = json.loads(note.read_text(encoding="utf-8"))
-        pid, created, boot = int(about["pid"]), float(about["created"]), about["boot_id"]
+        return _end_tree(note.read_text(encoding="utf-8"), ORPHAN_GRACE_S)
     except (ValueError, KeyError, TypeError) as error:
         raise TornNoteError(f"{note} does not tell which process it is about") from error
+
+
+def _end_tree(text: str, grace_s: float) -> int | None:
+    about = json.loads(text)
+    pid, created, boot = int(about["pid"]), float(about["created"]), about["boot_id"]
     if boot != _boot_id():
         return None
 
@@ -134,7 +211,7 @@ def end_orphan(note: Path) -> int | None:
 
     if not any(map(_lives, tree())):
         return None
-    _end(pid, tree, ORPHAN_GRACE_S)
+    _end(pid, tree, grace_s)
     return pid
 
 
@@ -197,3 +274,7 @@ def _lives(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+if __name__ == "__main__":
+    _stand_guard()

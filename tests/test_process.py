@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune import process
 from autotune.cli import running as running_study
 from autotune.process import NOTE, TornNoteError, end_orphan, running, write_note
 from autotune.tuning.paths import StudyPaths
@@ -169,6 +170,52 @@ def test_killed_starter_takes_its_child_along(tree: Tree) -> None:
     assert wait_for(lambda: not lives(child))
 
 
+def test_killed_starter_takes_a_deaf_tree_along(tree: Tree) -> None:
+    """A server that is starting may not listen to signals yet, nor learn that anybody is gone."""
+    argv = [sys.executable, "-c", STARTER, *tree.argv("parent", "deaf")]
+    starter = subprocess.Popen(argv, env=tree.env, start_new_session=True)
+    grandchild = tree.grandchild()
+    child = psutil.Process(grandchild).ppid()
+    starter.kill()
+    starter.wait()
+    assert wait_for(lambda: not lives(child) and not lives(grandchild))
+
+
+def test_killed_starter_takes_along_what_a_dead_child_left(tree: Tree) -> None:
+    """The session of the child is what counts, also when its leader is gone."""
+    argv = [sys.executable, "-c", STARTER, *tree.argv("parent", "deaf", "leaves")]
+    starter = subprocess.Popen(argv, env=tree.env, start_new_session=True)
+    grandchild = tree.grandchild()
+    starter.kill()
+    starter.wait()
+    assert wait_for(lambda: not lives(grandchild))
+
+
+def guards() -> list[int]:
+    """The guards that this process has started."""
+    found = psutil.Process().children()
+    return [p.pid for p in found if "autotune.process" in p.cmdline()]
+
+
+def test_a_guard_goes_with_the_block(tree: Tree) -> None:
+    """One while the child lives, none after it, and it ends nothing that ended well."""
+    with running(tree.argv(), env=tree.env, log=tree.log):
+        assert len(guards()) == 1
+    assert guards() == []
+
+
+def test_a_wedged_process_is_told_by_its_id(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stuck in the kernel: SIGKILL is sent, and it is still there."""
+    monkeypatch.setattr(psutil.Process, "send_signal", lambda *_: None)
+    monkeypatch.setattr(process, "KILL_S", 0.2)
+    with pytest.raises(process.ProcessWedgedError) as told:  # noqa: SIM117 - the block's end raises
+        with running(tree.argv(), env=tree.env, log=tree.log, grace_s=0.2) as child:
+            tree.grandchild()
+    monkeypatch.undo()
+    child.stop(grace_s=0.2)
+    assert str(child.pid) in str(told.value)
+
+
 def test_orphan_is_ended_by_id_and_start_time(tree: Tree) -> None:
     """The tree that an earlier, killed autotune left behind ends, deaf or not."""
     popen = subprocess.Popen(tree.argv("parent"), env=tree.env, start_new_session=True)
@@ -255,7 +302,7 @@ def test_a_run_ends_what_a_killed_one_left(tree: Tree, capsys: pytest.CaptureFix
     popen = subprocess.Popen(tree.argv("parent"), env=tree.env, start_new_session=True)
     pids = (popen.pid, tree.grandchild())
     write_note(real, popen.pid)
-    running_study._end_orphans(paths)
+    running_study.end_orphans(paths)
     assert not any(map(lives, pids))
     assert not list(paths.launches.glob(f"*/{NOTE}"))
     said = capsys.readouterr().out

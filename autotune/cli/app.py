@@ -5,6 +5,7 @@ Rule: nothing is decided here, and what a verb needs is imported when it is call
 
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from autotune.cli.exits import MEANING, Exit
+from autotune.cli.exits import MEANING, VERIFIED, Exit
 from autotune.errors import UserError
 
 FileArg = Annotated[Path, typer.Argument(help="The candidates file.", metavar="CANDIDATES.yaml")]
@@ -29,7 +30,15 @@ StorageOption = Annotated[
     typer.Option("--storage", help="Optuna storage URL; default studies/<name>/study.db."),
 ]
 
-_EXITS = "\n\n".join(f"{code.value:>3}  {text}" for code, text in MEANING.items())
+DeployedArg = Annotated[
+    Path, typer.Argument(help="What a study has recommended.", metavar="BEST-CONFIG.yaml")
+]
+
+
+def _exits(meaning: Mapping[Exit, str]) -> str:
+    told = "\n\n".join(f"{code.value:>3}  {text}" for code, text in meaning.items())
+    return f"Exit codes:\n\n{told}"
+
 
 app = typer.Typer(
     name="autotune",
@@ -38,7 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Find the best speculative-decoding configuration for a vLLM deployment, by measuring it.",
-    epilog="Start with: autotune plan candidates.yaml, then autotune run candidates.yaml",
+    epilog="Start with: autotune init MODEL, then autotune check and run candidates.yaml",
 )
 
 
@@ -60,7 +69,28 @@ def _root(
     """Find the best speculative-decoding configuration for a vLLM deployment, by measuring it."""
 
 
-@app.command(epilog=f"Exit codes:\n\n{_EXITS}")
+@app.command()
+def init(
+    model: Annotated[str, typer.Argument(help="A local folder, or an id of the hub (org/name).")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="The file to write; - prints it.")
+    ] = "candidates.yaml",
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", help="A file of prompts from your traffic.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option("--python", help="Python of the engine, if vLLM lives elsewhere."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a commented candidates.yaml for a model, from what lies on this machine."""
+    from autotune.cli import init as first  # noqa: PLC0415
+
+    first.init(model, output, prompts, python, force=force)
+
+
+@app.command(epilog=_exits(MEANING))
 def run(
     file: FileArg,
     budget: BudgetOption = None,
@@ -79,6 +109,22 @@ def run(
         running.plan(file, budget, storage, argv=True)
         return
     raise typer.Exit(running.run(file, budget, storage, retry_failed=retry_failed))
+
+
+@app.command()
+def check(
+    file: FileArg,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print faults and findings as JSON, for CI.")
+    ] = False,
+) -> None:
+    """Check file, models and machine without starting the engine; also the first step of a run.
+
+    Exit code 0: nothing but warnings and skipped K; 2: a candidate or the whole study is refused.
+    """
+    from autotune.cli import checking  # noqa: PLC0415
+
+    raise typer.Exit(checking.check(file, as_json=as_json))
 
 
 @app.command()
@@ -117,6 +163,20 @@ def show(
 
 
 @app.command()
+def explain(
+    study: StudyArg,
+    candidate: Annotated[
+        str | None, typer.Argument(help="Only this candidate.", show_default=False)
+    ] = None,
+    root: RootOption = None,
+) -> None:
+    """Say why a study came out as it did: costs, diagnoses with remedies, what to change next."""
+    from autotune.cli import explain as explaining  # noqa: PLC0415
+
+    explaining.show(study, root, candidate)
+
+
+@app.command()
 def report(study: StudyArg, root: RootOption = None) -> None:
     """Write reports/<study>/ again from what has been measured."""
     from autotune.cli import showing  # noqa: PLC0415
@@ -136,6 +196,43 @@ def export(
     from autotune.cli import showing  # noqa: PLC0415
 
     showing.export(study, root, format)
+
+
+@app.command(epilog=_exits(VERIFIED))
+def verify(
+    file: DeployedArg,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="Other prompts; default: those it was measured on."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Wall clock, such as 20m; default: no limit.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Default reports/<study>/verify.json; - prints it."),
+    ] = None,
+    root: RootOption = None,
+) -> None:
+    """Measure a deployed configuration again, beside plain decoding: is it still good here?"""
+    from autotune.cli import verifying  # noqa: PLC0415
+
+    raise typer.Exit(verifying.verify(file, prompts, budget, root, output))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    file: DeployedArg,
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 8000,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the command line; start nothing.")
+    ] = False,
+) -> None:
+    """Start the engine with it. Further words go to the engine, such as --host 0.0.0.0."""
+    from autotune.cli import serving  # noqa: PLC0415
+
+    serving.serve(file, port, context.args, dry_run=dry_run)
 
 
 @app.command()

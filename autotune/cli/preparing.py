@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.config import LoadedFile, fit, load
+from autotune.cli.checking import Looked, look
+from autotune.config import LoadedFile
 from autotune.config.values import parse_duration
 from autotune.core.known import other_sampling, warnings
 from autotune.core.redaction import is_secret, shown
-from autotune.core.study import JSON
-from autotune.errors import UserError
-from autotune.ports import Engine, find, names
-from autotune.tuning.identity import model_defaults, with_weights
+from autotune.errors import CandidatesFileError, UserError
+from autotune.ports import Engine, find
+from autotune.preflight import Finding, Severity, kept
+from autotune.tuning.identity import files_of, model_defaults
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy
 from autotune.tuning.tuner import fingerprint
@@ -31,6 +32,8 @@ class Prepared:
     fingerprint: str
     budget_s: float | None
     storage: str
+    findings: tuple[Finding, ...] = ()
+    """Of the preflight; what they refuse is no part of the study any more."""
 
     @property
     def on_gpu(self) -> bool:
@@ -58,16 +61,16 @@ class Prepared:
             fingerprint=self.fingerprint,
             storage=self.storage,
             probe=self.probe,
+            target_files=files_of(spec.target),
         )
 
 
 def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepared:
-    """Read the file and probe the engine; every fault of either is a UserError."""
-    budget_s = _seconds(budget) if budget is not None else None
-    loaded = fit(load(file, installed=_fields))
-    loaded = replace(loaded, spec=with_weights(loaded.spec))
+    """Read the file, probe the engine, and check; what stands against a run is a UserError."""
+    budget_s = seconds(budget) if budget is not None else None
+    looked = look(file)
+    loaded, probe = _sound(looked), looked.probe
     engine: Engine = find("engines", loaded.spec.target.engine)
-    probe = engine.probe(loaded.spec.target.launcher)
     paths = StudyPaths(root=loaded.root, name=loaded.spec.name)
     return Prepared(
         loaded=loaded,
@@ -77,18 +80,26 @@ def prepare(file: Path, budget: str | None, storage: str | None = None) -> Prepa
         fingerprint=fingerprint(loaded.spec, probe),
         budget_s=loaded.spec.search.budget_s if budget_s is None else budget_s,
         storage=storage or f"sqlite:///{paths.database}",
+        findings=looked.findings,
     )
 
 
-def _fields(engine: str, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
-    """What the engine's own version may be told; nothing of an engine that does not exist."""
-    if engine not in names("engines"):
-        return {}
-    found: Engine = find("engines", engine)
-    return found.speculative_fields(launcher)
+def _sound(looked: Looked) -> LoadedFile:
+    """The file without what the preflight refuses; raises UserError if nothing is left."""
+    if looked.loaded is None or looked.faults:
+        raise CandidatesFileError(looked.file, looked.faults)
+    if looked.refused:
+        told = [
+            f"{f.candidate or 'the study'} ({f.rule}): {f.told()}"
+            for f in looked.findings
+            if f.severity is not Severity.WARN
+        ]
+        raise UserError("\n".join(["nothing can be launched", *told]))
+    return replace(looked.loaded, spec=kept(looked.loaded.spec, looked.findings))
 
 
-def _seconds(budget: str) -> float:
+def seconds(budget: str) -> float:
+    """The seconds of `--budget 45m`; raises UserError."""
     try:
         return parse_duration(budget)
     except ValueError as error:

@@ -5,7 +5,7 @@ Rule: the exports are written first; nothing that is only for people can cost th
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +48,7 @@ def provenance(
         host=platform.node(),
         probe=study.probe,
         engine_env=_engine_env(paths, records),
+        target_files=study.target_files,
     )
 
 
@@ -110,19 +111,25 @@ def announce(
     """The verdict in words, with its numbers and what remains open."""
     console.print()
     console.print(f"[bold]{escape(headline(spec, result))}[/]")
-    for level in result.levels:
-        console.print(
-            f"  {level_words(level)}: {level.speedup.show()}, {_compared(level)} "
-            f"({level.blocks} blocks)"
-        )
-        if level.baseline_goodput and level.goodput:
-            good = f"{level.baseline_goodput.show()} -> {level.goodput.show()}"
-            console.print(f"    goodput {escape(good)}")
+    for line in level_lines(result):
+        console.print(line)
     for reason in (*result.reasons[1:], *remarks):
         console.print(f"  {escape(reason)}")
     for launch in left:
         console.print(f"  [yellow]left out for lack of time[/]: {escape(launch.why)}")
     console.print(f"  report and configuration: {paths.report}")
+
+
+def level_lines(result: Recommendation) -> Iterator[str]:
+    """What was measured at each level, both arms beside each other."""
+    for level in result.levels:
+        yield (
+            f"  {level_words(level)}: {level.speedup.show()}, {_compared(level)} "
+            f"({level.blocks} blocks)"
+        )
+        if level.baseline_goodput and level.goodput:
+            good = f"{level.baseline_goodput.show()} -> {level.goodput.show()}"
+            yield f"    goodput {escape(good)}"
 
 
 def _compared(level: LevelEvidence) -> str:

@@ -11,14 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune import process
+from autotune.cli.checking import lines
 from autotune.cli.exits import Exit
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import pass_seconds, screen
 from autotune.cli.results import announce, exit_code, provenance, write_results
+from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, estimate, pending
 from autotune.core.recommendation import recommend
 from autotune.core.space import to_come, with_variants
 from autotune.core.trial import Failure, Launch, Record
+from autotune.errors import StudyStoppedError
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find, names
@@ -40,6 +43,10 @@ def run(file: Path, budget: str | None, storage: str | None, *, retry_failed: bo
     with held(ready.paths.lock):
         try:
             return _study(ready, file, retry_failed=retry_failed)
+        except StudyStoppedError as stopped:
+            told = escape(f"{stopped}\nlogs: {ready.paths.launches}")
+            console.print(f"[red]the study stops[/]: {told}\n{_go_on(file)}")
+            return Exit.CANNOT_RUN
         except KeyboardInterrupt:
             console.print(f"\ninterrupted; nothing is left running. {_go_on(file)}")
             return Exit.INTERRUPTED
@@ -55,7 +62,7 @@ def _go_on(file: Path) -> str:
 def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     spec, paths = ready.loaded.spec, ready.paths
     saved.save(ready.saved, paths)
-    _end_orphans(paths)
+    end_orphans(paths)
     ledger = Ledger(ready.storage, spec)
     trackers = _trackers(ready, ledger.uid)
     recover(paths, ledger, spec)
@@ -67,7 +74,7 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     records = usable(stored, ready.fingerprint, spec, forgotten)
     _greet(ready, records, others=len(stored) - len(records) - len(forgotten))
     records = _measure(ready, ledger, trackers, records, forgotten)
-    failed = baseline_failed(records)
+    failed = baseline_failed(in_force(spec, records))
     if failed:
         told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
@@ -151,7 +158,7 @@ def _track(trackers: Sequence[Tracker], record: Record, paths: StudyPaths) -> No
         tracker.record(record, paths.launches / record.launch_id)
 
 
-def _end_orphans(paths: StudyPaths) -> None:
+def end_orphans(paths: StudyPaths) -> None:
     """End servers that an earlier, killed autotune left behind; only those it started."""
     for note in sorted(paths.launches.glob(f"*/{process.NOTE}")):
         try:
@@ -189,6 +196,8 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
 
 
 def _warn(ready: Prepared) -> None:
+    for line in lines(ready.findings):
+        console.print(f"  {line}")
     for text in ready.warnings:
         console.print(f"  [yellow]warning[/]: {escape(text)}")
 

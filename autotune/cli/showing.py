@@ -62,10 +62,10 @@ class Opened:
 
 def show(name: str, root: Path | None, *, passes: bool) -> None:
     """Print the trials, and the passes if asked."""
-    opened = _open(name, root)
+    opened = open_study(name, root)
     under_way = list(_under_way(opened)) if passes else []
     if not opened.records and not under_way:
-        raise _nothing(opened)
+        raise nothing_measured(opened)
     if opened.records:
         console.print(_trial_table(opened))
     if passes:
@@ -116,7 +116,7 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     paths = study_paths(name, root)
     saved.load(paths)
     made = [paths.launches, paths.database, paths.folder / "spec.json", paths.reply_key]
-    made.append(paths.report)
+    made += [paths.verification.folder, paths.report]
     made = [path for path in made if path.exists()]
     for path in made:
         console.print(f"{path}  ({_size(path) >> 10} KiB)")
@@ -128,7 +128,8 @@ def clean(name: str, root: Path | None, *, yes: bool) -> None:
     paths.lock.unlink(missing_ok=True)
 
 
-def _open(name: str, root: Path | None) -> Opened:
+def open_study(name: str, root: Path | None) -> Opened:
+    """A stored study, with the records that may be compared with what it would measure now."""
     paths = study_paths(name, root)
     study = saved.load(paths)
     stored = read_records(study.storage, name)
@@ -141,13 +142,14 @@ def _open(name: str, root: Path | None) -> Opened:
 
 
 def _measured(name: str, root: Path | None) -> Opened:
-    opened = _open(name, root)
+    opened = open_study(name, root)
     if not opened.records:
-        raise _nothing(opened)
+        raise nothing_measured(opened)
     return opened
 
 
-def _nothing(opened: Opened) -> UserError:
+def nothing_measured(opened: Opened) -> UserError:
+    """The message for a study that has no record yet."""
     study = opened.study
     return UserError(f"study {study.spec.name!r} has no measurement yet: autotune run {study.file}")
 
@@ -253,7 +255,8 @@ def _pass_table(rows: Sequence[_PassRow]) -> Table:
     times = ("TTFT ms", "TPOT ms", "tokens/step", "step ms")
     names = ("launch", "candidate", "K", "c", "block", "tok/s", *times)
     host = [name for name in _HOST if any(_host_cell(row.measured.host, name) for row in rows)]
-    table = Table(*names, *host, "invalid", title="passes")
+    cache = ["KV peak"] if any(row.measured.kv_cache_peak is not None for row in rows) else []
+    table = Table(*names, *cache, *host, "invalid", title="passes")
     for row in rows:
         p = row.measured
         table.add_row(
@@ -267,10 +270,15 @@ def _pass_table(rows: Sequence[_PassRow]) -> Table:
             f"{p.latencies.median_tpot_ms:.1f}" if p.latencies else "",
             f"{p.steps.tokens_per_step:.2f}" if p.steps else "",
             f"{p.steps.step_s * 1e3:.1f}" if p.steps else "",
+            *(_share(p.kv_cache_peak) for _ in cache),
             *(_host_cell(p.host, name) for name in host),
             escape(p.invalid or ""),
         )
     return table
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
 
 
 def _host_cell(host: HostLoad | None, column: str) -> str:

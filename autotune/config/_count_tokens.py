@@ -11,8 +11,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-_SCALED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
-"""Kinds of RoPE that leave max_position_embeddings as it is (vllm/config/model.py)."""
+from autotune.core.context import context_of
 
 Asked = Mapping[str, Any]
 
@@ -69,11 +68,7 @@ def _context(asked: Asked) -> int | None:
         return None
     inner = found.get("text_config")
     config = inner if isinstance(inner, dict) and "max_position_embeddings" in inner else found
-    length = config.get("max_position_embeddings")
-    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    kind = rope.get("rope_type") or rope.get("type")
-    factor = 1.0 if kind in _SCALED else rope.get("factor") or 1.0
-    return int(length * factor) if isinstance(length, int) else None
+    return context_of(config)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from autotune.config.lora import lora_fault
 from autotune.config.messages import said
 from autotune.config.models import check_model, resolve_model
 from autotune.config.prompts import Prompts
-from autotune.config.schema import CandidatesFile, TargetSection
+from autotune.config.schema import CandidatesFile, SearchSection, TargetSection
 from autotune.config.sections import thawed, underscored
+from autotune.config.vllm_fields import KV_CACHE_ARGS, KV_CACHE_ENV
 from autotune.config.workload import WorkloadSection
 from autotune.core.axes import start
 from autotune.core.settings import contradictions
@@ -27,6 +28,8 @@ from autotune.core.study import JSON, Candidate, Target
 
 S = TypeVar("S", bound=BaseModel)
 Data = Mapping[str, JSON]
+
+MANY = 2
 
 
 def sound(section: type[S], data: JSON) -> S | None:
@@ -181,6 +184,27 @@ def lora_faults(data: Data) -> Iterator[Said]:
         return
     if fault := lora_fault(workload.lora, thawed(target.engine_args)):
         yield ("workload", "lora"), fault
+
+
+def memory_faults(data: Data, environ: Mapping[str, str]) -> Iterator[Said]:
+    """What sets the KV cache while gpu_memory_utilization, which would, is searched."""
+    search = sound(SearchSection, data.get("search", {}))
+    target = sound(TargetSection, data.get("target"))
+    shares = search.gpu_memory_utilization if search else ()
+    if len(shares) < MANY or target is None:
+        return
+    searched = f"search.gpu_memory_utilization has {len(shares)} values to choose from"
+    remedy = "remove it, or give one gpu_memory_utilization"
+    for name, why in KV_CACHE_ARGS.items():
+        if target.engine_args.get(name) is not None:
+            yield ("target", "engine_args", name), f"{name} is set: {why}, but {searched}; {remedy}"
+    for name, variable in KV_CACHE_ENV.items():
+        if name in target.env and target.env[name] not in variable.off:
+            why = f"{name} is set: {variable.why}, but {searched}"
+            yield ("target", "env", name), f"{why}; {remedy}"
+        elif name not in target.env and environ.get(name, "") not in variable.off:
+            why = f"but {name} is set in the environment of autotune: {variable.why}"
+            yield ("search", "gpu_memory_utilization"), f"{searched}, {why}; unset it"
 
 
 def context_faults(data: Data) -> Iterator[Said]:

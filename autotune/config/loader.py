@@ -16,6 +16,7 @@ from autotune.config.checks import (
     context_faults,
     field_faults,
     lora_faults,
+    memory_faults,
     model_faults,
     name_faults,
     schema_faults,
@@ -77,10 +78,12 @@ def load(
     """
     file = Path(absolute(str(path), Path.cwd()))
     text = _read(file, shown=str(path))
-    document = read_yaml(text, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    document = read_yaml(text, environ)
     prompts = _prompts(document.data, Path(path).parent)
     fields = _fields(document.data, file.parent, installed)
-    said = _said(document.data, prompts, file.parent, fields, check_models=check_models)
+    said = list(_said(document.data, prompts, file.parent, fields, check_models=check_models))
+    said += memory_faults(document.data, environ) if isinstance(document.data, dict) else ()
     faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
@@ -96,7 +99,7 @@ def _read(file: Path, shown: str) -> str:
         raw = file.read_bytes()
         return raw.decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise fault("there is no such file; copy the demo's candidates.yaml as a start") from error
+        raise fault("there is no such file; `autotune init MODEL` writes a first one") from error
     except IsADirectoryError as error:
         raise fault("is a folder; name the candidates.yaml in it") from error
     except UnicodeDecodeError as error:

@@ -1,18 +1,16 @@
 """LoRA adapters that the engine serves: which names there are, and their paths.
 
-Rule: `lora_modules` is read as vLLM 0.32 reads it from a config file: texts `name=path` or JSON
-objects as texts, or one mapping (LoRAParserAction in vllm/entrypoints/launchers/cli_args.py;
-load_config_file in vllm/utils/argparse_utils.py, which writes a list's items as plain text).
+Rule: a name that requests carry is one that the engine serves, and what vLLM's configuration file
+cannot carry is refused (load_config_file in vllm/utils/argparse_utils.py writes a list's items as
+plain text).
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from autotune.config.models import beside_file
+from autotune.core.adapters import MODULES, lora_modules
 from autotune.core.study import JSON
-
-MODULES = "lora_modules"
 
 
 def lora_fault(name: str, engine_args: Mapping[str, JSON]) -> str | None:
@@ -37,7 +35,7 @@ def lora_fault(name: str, engine_args: Mapping[str, JSON]) -> str | None:
 
 def adapters(engine_args: Mapping[str, JSON]) -> set[str]:
     """The names of the adapters that the engine serves."""
-    return {str(found["name"]) for found in map(_module, _items(engine_args)) if "name" in found}
+    return {str(found["name"]) for found in lora_modules(engine_args) if "name" in found}
 
 
 def with_path(name: str, value: JSON, root: Path) -> JSON:
@@ -50,23 +48,3 @@ def with_path(name: str, value: JSON, root: Path) -> JSON:
 def _absolute(item: str, root: Path) -> str:
     name, equals, path = item.partition("=")
     return f"{name}{equals}{beside_file(path, root)}"
-
-
-def _items(engine_args: Mapping[str, JSON]) -> Iterator[JSON]:
-    given = engine_args.get(MODULES)
-    yield from given if isinstance(given, list) else [given]
-
-
-def _module(item: JSON) -> Mapping[str, JSON]:
-    if isinstance(item, dict):
-        return item
-    if not isinstance(item, str):
-        return {}
-    if "=" in item and "," not in item:
-        name, _, path = item.partition("=")
-        return {"name": name, "path": path}
-    try:
-        found = json.loads(item)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -78,8 +78,10 @@ class SearchSection(Section):
         default=_SEARCH.gpu_memory_utilization,
         json_schema_extra={"default": _SEARCH.gpu_memory_utilization[0]},
     )
-    """Share of the GPU's memory (of the RAM on a CPU) for every launch: one number; searching over
-    it is not built yet."""
+    """Share of the GPU's memory (of the RAM on a CPU) that a server takes: a number, a rising list,
+    or {low, high, step}, in steps of 0.05 if none is given. The search runs at the largest; what
+    is confirmed and deployed is the smallest whose KV cache holds the measured peak with
+    headroom."""
     budget: Duration | None = None
     """Wall-clock time for the whole study, such as 90s, 18m, 1h30m (a number is seconds); without
     it every K gets max_blocks."""

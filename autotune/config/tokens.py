@@ -18,7 +18,9 @@ from pathlib import Path
 from autotune.core.study import JSON, Target
 
 TIMEOUT_S = 600.0
-CHILD = ("-m", "autotune.config._count_tokens")
+CHILD = ("-P", str(Path(__file__).with_name("_count_tokens.py")))
+"""As a file, so that the child reads neither this package nor pydantic."""
+_ROOT = Path(__file__).parents[2]
 _FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
 
 Messages = Sequence[Mapping[str, JSON]]
@@ -67,7 +69,7 @@ def count_tokens(asked: ToCount) -> Counted:
         done = subprocess.run(
             [sys.executable, *CHILD],
             input=json.dumps(asdict(asked)),
-            env=os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"},
+            env=os.environ | _ENV | {"PYTHONPATH": _python_path()},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -80,6 +82,14 @@ def count_tokens(asked: ToCount) -> Counted:
         raise NotCountedError(f"the tokenizer of {asked.tokenizer} cannot be used: {last[:200]}")
     told = json.loads(done.stdout.splitlines()[-1])
     return Counted(tokens=tuple(told["tokens"]), context=told["context"])
+
+
+_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+
+def _python_path() -> str:
+    """Where the child finds this very autotune, installed or not."""
+    return os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
 
 
 def _is_here(model: str) -> bool:

@@ -23,6 +23,10 @@ _LATENCY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0}
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
+UTILIZATION_STEP = 0.05
+"""Between the ends of a range that gives no step."""
+LEAST_STEP = 0.001
+
 _K_RULE = "num_speculative_tokens must be whole numbers of at least 1"
 
 
@@ -109,25 +113,58 @@ def _whole(value: object) -> int:
     return value
 
 
-def _range_keys(value: Mapping[str, object], keys: tuple[str, ...]) -> tuple[str, ...]:
+def _range_keys(
+    value: Mapping[str, object], keys: tuple[str, ...], optional: str = ""
+) -> tuple[str, ...]:
     if set(value) != set(keys):
         raise ValueError(
-            f"a range has the keys {', '.join(keys)}, got {', '.join(value) or 'none'}"
+            f"a range has the keys {', '.join(keys)}{optional}, got {', '.join(value) or 'none'}"
         )
     return keys
 
 
 def parse_utilizations(value: object) -> tuple[float, ...]:
-    """The fraction of the GPU's memory, alone in a tuple: the core has room for more."""
-    if isinstance(value, Mapping) or (isinstance(value, list) and len(value) != 1):
-        raise ValueError(
-            "gpu_memory_utilization takes one number: searching over it is not built yet, "
-            f"got {shown(value)}"
+    """Rising fractions of the device's memory from one number, a list, or {low, high, step}."""
+    if isinstance(value, Mapping):
+        shares = _share_range(value)
+    else:
+        items = value if isinstance(value, list) else [value]
+        place = isinstance(value, list)
+        raise_if_any(
+            [((i,) if place else (), m) for i, x in enumerate(items) if (m := _share_fault(x))]
         )
-    number = _number(value[0] if isinstance(value, list) else value)
+        shares = [number for item in items if (number := _number(item)) is not None]
+    if not shares:
+        raise ValueError("gpu_memory_utilization needs at least one number, such as 0.9")
+    return Search(gpu_memory_utilization=tuple(shares)).gpu_memory_utilization
+
+
+def _share_fault(item: object) -> str | None:
+    number = _number(item)
     if number is None:
-        raise ValueError(f"gpu_memory_utilization must be a number in (0, 1], got {shown(value)}")
-    return Search(gpu_memory_utilization=(number,)).gpu_memory_utilization
+        return f"gpu_memory_utilization must be a number in (0, 1], got {shown(item)}"
+    try:
+        Search(gpu_memory_utilization=(number,))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _share_range(value: Mapping[str, object]) -> list[float]:
+    """From low in steps to high, which is always among them: the search runs there."""
+    given = dict(value)
+    step = given.pop("step", UTILIZATION_STEP)
+    low, high = (given[key] for key in _range_keys(given, ("low", "high"), optional=", step"))
+    raise_if_any([((k,), m) for k, x in (("low", low), ("high", high)) if (m := _share_fault(x))])
+    lowest, highest, width = Decimal(str(low)), Decimal(str(high)), _number(step)
+    if width is None or not LEAST_STEP <= width <= 1:
+        raise ValueError(f"step must be a number in [{LEAST_STEP:g}, 1], got {shown(step)}")
+    if lowest > highest:
+        raise ValueError(f"need low <= high, got [{lowest}, {highest}]")
+    # Decimal: 0.6 + 3 * 0.1 is to be 0.9, the number that a list would have.
+    count = int((highest - lowest) / Decimal(str(step)))
+    shares = [float(lowest + i * Decimal(str(step))) for i in range(count + 1)]
+    return shares if shares[-1] == float(highest) else [*shares, float(highest)]
 
 
 def parse_text(value: object) -> object:
@@ -140,14 +177,17 @@ def _choice(*schemas: dict[str, object]) -> WithJsonSchema:
 
 
 _K = {"type": "integer", "minimum": 1, "maximum": 128}
+_SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 def _list(item: dict[str, object]) -> dict[str, object]:
     return {"type": "array", "items": item, "minItems": 1}
 
 
-def _range(item: dict[str, object], *keys: str) -> dict[str, object]:
-    properties = dict.fromkeys(keys, item)
+def _range(
+    item: dict[str, object], *keys: str, optional: tuple[str, ...] = ()
+) -> dict[str, object]:
+    properties = dict.fromkeys((*keys, *optional), item)
     return {
         "type": "object",
         "properties": properties,
@@ -177,7 +217,7 @@ Ks = Annotated[
 Utilizations = Annotated[
     tuple[float, ...],
     BeforeValidator(parse_utilizations),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+    _choice(_SHARE, _list(_SHARE), _range(_SHARE, "low", "high", optional=("step",))),
 ]
 Text = Annotated[str, BeforeValidator(parse_text)]
 """A text; a number is taken as one, as environment variables are."""

@@ -219,6 +219,39 @@ OWNED_ENGINE_ARGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_KV_CACHE_SET = "vLLM then takes its KV cache from there and not from gpu_memory_utilization"
+
+KV_CACHE_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "kv_cache_memory_bytes": f"{_KV_CACHE_SET} (config/cache.py)",
+        "num_gpu_blocks_override": f"{_KV_CACHE_SET} (v1/core/kv_cache_utils.py)",
+    }
+)
+"""Engine arguments that make gpu_memory_utilization mean nothing; refused while it is searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A variable of the engine's environment."""
+
+    why: str
+    off: tuple[str, ...]
+    """Its values that change nothing."""
+
+
+KV_CACHE_ENV: Mapping[str, Variable] = MappingProxyType(
+    {
+        # 0 is a size there, too: of none.
+        "VLLM_CPU_KVCACHE_SPACE": Variable(why=f"{_KV_CACHE_SET} (platforms/cpu.py)", off=("",)),
+        "VLLM_ENABLE_STARTUP_PLAN": Variable(
+            why="vLLM then keeps the KV cache of an earlier start, whatever "
+            "gpu_memory_utilization says (v1/worker/startup_plan.py)",
+            off=("", "0"),
+        ),
+    }
+)
+"""The same of the engine's environment."""
+
 OWNED_ENV: Mapping[str, str] = MappingProxyType(
     {"VLLM_API_KEY": "autotune's server is private to the machine and takes no key; remove it"}
 )

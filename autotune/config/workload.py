@@ -32,6 +32,11 @@ from autotune.config.values import Milliseconds
 from autotune.config.vllm_fields import HARMLESS_SAMPLING, REFUSED_SAMPLING, REQUEST_FIELDS
 from autotune.core.study import Level, Sampling, Slo
 
+PLACEHOLDER = "YOUR-PROMPTS.jsonl"
+_REPLACE = (
+    f"{PLACEHOLDER} is a placeholder that `autotune init` has left: name a file of real prompts "
+    "from your traffic here (docs/candidates.md has the formats)"
+)
 _RANDOM_NAMES = ("random", "random-mm", "prefix_repetition", "synthetic")
 _RANDOM = (
     "prompts of random tokens are refused: how many drafts are accepted depends on the text, and "
@@ -143,6 +148,8 @@ class PromptsSection(Section):
             for key, value in (("file", self.file), ("hf", self.hf))
             if value in _RANDOM_NAMES
         ]
+        if self.file == PLACEHOLDER:
+            said.append((("file",), _REPLACE))
         if (self.file is None) == (self.hf is None):
             said.append(((), "give one of file and hf (or just a file's name)"))
         hub = ("subset", "split", "column") if self.hf is None else ()

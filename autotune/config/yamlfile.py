@@ -71,7 +71,7 @@ class _Reader:
             self._loader = _Loader(self._text)
             node = self._loader.get_single_node()
             if node is None:
-                self._fault((), None, "the file is empty; copy the demo's as a start")
+                self._fault((), None, "the file is empty; `autotune init MODEL` writes a first one")
                 return None
             return self._value(node, ())
         except yaml.reader.ReaderError as error:

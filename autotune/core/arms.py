@@ -49,6 +49,15 @@ class Arm:
                 weights[launch] += 1 / len(mine) / len(blocks)
         return 1 / sum(weight**2 for weight in weights.values()) if weights else 0.0
 
+    def within(self, launch_ids: Collection[str]) -> "Arm":
+        """What it has of these launches."""
+        return Arm(records=tuple(r for r in self.records if r.launch_id in launch_ids))
+
+    @property
+    def speculates(self) -> bool:
+        """Whether its passes draft tokens."""
+        return any(r.trial.num_speculative_tokens > 0 for r in self.records)
+
     @property
     def launch_ids(self) -> frozenset[str]:
         """The launches that it was measured in."""

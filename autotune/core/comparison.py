@@ -7,12 +7,13 @@ By steps: each pass by the time that its steady part would take for a reply (cor
 mean over the blocks likewise. Its error has two sources that are known apart. The text: replies of
 one pass need more or fewer steps for their tokens; these deviations are seen reply by reply, in
 both arms on the same prompts, so a block of four requests tells four times, not once. The timing:
-the pass effect of the study (core/noise.py).
+the pass effect of the study (core/noise.py), which is smaller between passes side by side.
 
-Rules: only blocks that both arms ran; several launches of one arm are averaged first. A level goes
-by steps where every point of it has them: that estimate is the narrower one, and at more than one
-stream the only unbiased one. To take the narrower of the two case by case would pick those that are
-too narrow by chance.
+Rules: only blocks that both arms ran; several launches of one arm are averaged first; two arms that
+ran in the same launch are compared in there alone, where no launch effect is. A level goes by steps
+where every point of it has them: that estimate is the narrower one, and at more than one stream the
+only unbiased one. To take the narrower of the two case by case would pick those that are too narrow
+by chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.core.arms import Arm
-from autotune.core.noise import Noise
+from autotune.core.noise import Noise, PassEffect
 from autotune.core.statistics import Estimate, mean_of, weighted
 from autotune.core.steps import StepStats
 from autotune.core.study import Level
@@ -99,15 +100,24 @@ def comparer(found: Mapping[Point, Arm], levels: Sequence[Level], noise: Noise) 
 
 def compare(arm: Arm, other: Arm, concurrency: int, noise: Noise) -> Comparison | None:
     """Mean of the per-block log ratios arm / other; None without a block in common."""
+    together = arm.launch_ids & other.launch_ids
+    if together:
+        arm, other = arm.within(together), other.within(together)
     mine, theirs = arm.passes(concurrency), other.passes(concurrency)
     shared = sorted(mine.keys() & theirs.keys())
     if not shared:
         return None
+    effects = [
+        noise.side_by_side(concurrency)
+        if together
+        else noise.of_passes(concurrency, speculating=side.speculates)
+        for side in (arm, other)
+    ]
     ratios = tuple(_speed(mine[b]) - _speed(theirs[b]) for b in shared)
     return Comparison(
         throughput=mean_of(ratios),
         log_ratios=ratios,
-        steps=_by_steps([(mine[b], theirs[b]) for b in shared], concurrency, noise),
+        steps=_by_steps([(mine[b], theirs[b]) for b in shared], effects),
     )
 
 
@@ -116,7 +126,7 @@ def _speed(passes: Sequence[Pass]) -> float:
 
 
 def _by_steps(
-    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], concurrency: int, noise: Noise
+    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], effects: Sequence[PassEffect]
 ) -> Estimate | None:
     means, text = [], []
     for mine, theirs in pairs:
@@ -134,8 +144,19 @@ def _by_steps(
     dof = requests - len(text)
     variance = float(sum(np.sum(block**2) for block in text)) / dof / requests if dof > 0 else 0.0
     estimate = Estimate(mean=fmean(means), variance=variance, dof=dof, n=len(means))
-    passes = [sum(len(pair[side]) for pair in pairs) for side in (0, 1)]
-    return noise.of_passes(concurrency).on(estimate, *passes)
+    return estimate.plus_variance(*_timing(pairs, effects))
+
+
+def _timing(
+    pairs: Sequence[tuple[Sequence[Pass], Sequence[Pass]]], effects: Sequence[PassEffect]
+) -> tuple[float, float]:
+    """Variance of the pass effects of both sides, and its degrees of freedom.
+
+    Those of the larger part: both sides may go by one and the same estimate of the effect.
+    """
+    counts = [sum(len(pair[side]) for pair in pairs) for side in (0, 1)]
+    parts = [effect.sd**2 / count for effect, count in zip(effects, counts, strict=True)]
+    return sum(parts), effects[parts.index(max(parts))].dof
 
 
 def _log_seconds(stats: Sequence[StepStats], tokens: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.core.statistics import Estimate
 from autotune.core.study import Level
-from autotune.core.trial import Pass, Record
+from autotune.core.trial import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +43,21 @@ PRIOR_DOF = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEffect:
-    """How much the speed of equal passes of one launch differs: timing alone, the text apart."""
+    """How much the speed of equal passes differs: timing alone, the text apart."""
 
     sd: float
     dof: float
-
-    def on(self, estimate: Estimate, passes: int, others: int) -> Estimate:
-        """Add it to an estimate that compares so many passes with so many others."""
-        return estimate.plus_variance(self.sd**2 * (1 / passes + 1 / others), self.dof)
 
 
 # Prior of the pass effect: the recorded demo's passes without speculation differ by 2.5 % at
 # concurrency 1 and 1.5 % at 4 (studies/benchmarks/fitting.py on studies/smollm2-135m/results).
 PASS_PRIOR_SD = 0.02
 PASS_PRIOR_DOF = 4.0
+# Prior of what remains of it between passes that stand side by side: the K of a live launch run a
+# block one after the other, and a slow minute slows all of them. In the recorded demo 1.8 % at
+# concurrency 1 and 3.0 % at 4: more than plain passes have there, since the length of a speculating
+# step owes a little to the text.
+BESIDE_PRIOR_SD = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +66,20 @@ class Noise:
 
     launch: LaunchEffect
     passes: Mapping[int, PassEffect] = field(default_factory=dict)
-    """By concurrency."""
+    """Of passes in different launches, by concurrency."""
+    beside: Mapping[int, PassEffect] = field(default_factory=dict)
+    """Of passes of one block in one launch, by concurrency."""
 
-    def of_passes(self, concurrency: int) -> PassEffect:
-        """The effect at one level; the prior where nothing is known."""
-        return self.passes.get(concurrency, PassEffect(sd=PASS_PRIOR_SD, dof=PASS_PRIOR_DOF))
+    def side_by_side(self, concurrency: int) -> PassEffect:
+        """What passes of one block in one launch do not share; the prior where nothing is known."""
+        return self.beside.get(concurrency, PassEffect(sd=BESIDE_PRIOR_SD, dof=PASS_PRIOR_DOF))
+
+    def of_passes(self, concurrency: int, *, speculating: bool) -> PassEffect:
+        """The whole effect at one level; of passes that speculate no less than they do not share
+        side by side."""
+        plain = self.passes.get(concurrency, PassEffect(sd=PASS_PRIOR_SD, dof=PASS_PRIOR_DOF))
+        own = self.side_by_side(concurrency)
+        return own if speculating and own.sd > plain.sd else plain
 
 
 def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:
@@ -80,8 +90,15 @@ def noise_of(records: Sequence[Record], levels: Sequence[Level]) -> Noise:
     """
     passes = {lv.concurrency: pass_effect(passes_at(records, lv.concurrency)) for lv in levels}
     scatter_sd = sum(effect.sd for effect in passes.values()) / max(len(passes), 1)
-    prior_sd = PRIOR_SD * max(scatter_sd / PASS_PRIOR_SD, 1.0)
-    return Noise(launch=launch_effect(equal_launches(records, levels), prior_sd), passes=passes)
+    restless = max(scatter_sd / PASS_PRIOR_SD, 1.0)
+    return Noise(
+        launch=launch_effect(equal_launches(records, levels), PRIOR_SD * restless),
+        passes=passes,
+        beside={
+            c: pass_effect(passes_beside(records, c), BESIDE_PRIOR_SD * effect.sd / PASS_PRIOR_SD)
+            for c, effect in passes.items()
+        },
+    )
 
 
 def launch_effect(groups: Sequence[Sequence[float]], prior_sd: float = PRIOR_SD) -> LaunchEffect:
@@ -99,51 +116,72 @@ def launch_effect(groups: Sequence[Sequence[float]], prior_sd: float = PRIOR_SD)
 
 
 Passes = Sequence[tuple[str, str, float]]
-"""(launch, block, log speed) of passes without speculation."""
+"""(arm, block, log speed): the pass effect is what neither arm nor block explains."""
 
 
-def pass_effect(observed: Passes) -> PassEffect:
-    """The pass effect from passes of several launches; the prior counts as `PASS_PRIOR_DOF`."""
+def pass_effect(observed: Passes, prior_sd: float = PASS_PRIOR_SD) -> PassEffect:
+    """The pass effect from these passes; the prior counts as `PASS_PRIOR_DOF`."""
     squares, dof = scatter(observed)
     dof += PASS_PRIOR_DOF
-    return PassEffect(sd=math.sqrt((PASS_PRIOR_DOF * PASS_PRIOR_SD**2 + squares) / dof), dof=dof)
+    return PassEffect(sd=math.sqrt((PASS_PRIOR_DOF * prior_sd**2 + squares) / dof), dof=dof)
 
 
 def scatter(observed: Passes) -> tuple[float, float]:
-    """Sum of squares, and its degrees of freedom, of what launch and block do not explain.
+    """Sum of squares, and its degrees of freedom, of what arm and block do not explain.
 
-    What the passes of a launch, or of a block, have in common is fitted and taken away (two-way
+    What the passes of an arm, or of a block, have in common is fitted and taken away (two-way
     layout, least squares).
     """
     if not observed:
         return 0.0, 0.0
-    launches = sorted({launch for launch, _, _ in observed})
+    arms = sorted({arm for arm, _, _ in observed})
     blocks = sorted({block for _, block, _ in observed})
-    design = np.zeros((len(observed), len(launches) + len(blocks)))
-    for row, (launch, block, _) in enumerate(observed):
-        design[row, launches.index(launch)] = 1.0
-        design[row, len(launches) + blocks.index(block)] = 1.0
+    design = np.zeros((len(observed), len(arms) + len(blocks)))
+    for row, (arm, block, _) in enumerate(observed):
+        design[row, arms.index(arm)] = 1.0
+        design[row, len(arms) + blocks.index(block)] = 1.0
     values = np.array([value for _, _, value in observed])
     fitted, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
     return float(np.sum((values - design @ fitted) ** 2)), float(len(observed) - int(rank))
 
 
 def passes_at(records: Sequence[Record], concurrency: int) -> Passes:
-    """The passes at K = 0: they give one token a step, so their text makes no noise."""
-    plain = [
-        (r, p)
-        for r in records
-        if r.measurement and r.trial.num_speculative_tokens == 0
-        for p in r.measurement.at(concurrency)
-        if p.steps is not None and p.request_rate is None
+    """The passes at K = 0, an arm for each launch: one token a step, no noise of the text."""
+    plain = [r for r in records if r.trial.num_speculative_tokens == 0]
+    return [
+        (r.launch_id, f"{r.trial.stage.prompts}/{block}", log)
+        for r in plain
+        for block, log in _log_speeds(r, concurrency).items()
     ]
-    tokens = sum(p.output_tokens for _, p in plain) / max(sum(p.requests for _, p in plain), 1)
-    return [(r.launch_id, f"{r.trial.stage.prompts}/{p.block}", _log(p, tokens)) for r, p in plain]
 
 
-def _log(measured: Pass, tokens: float) -> float:
-    steps = measured.steps
-    return -math.log(steps.seconds_of(tokens)) if steps else 0.0
+def passes_beside(records: Sequence[Record], concurrency: int) -> Passes:
+    """The passes of live launches, an arm for each K and blocks apart for each launch.
+
+    What all K of a launch have in common in a block, a slow minute of the machine, is the block's.
+    """
+    return [
+        (f"{r.launch_id}/{r.trial.num_speculative_tokens}", f"{r.launch_id}/{block}", log)
+        for r in records
+        if r.trial.live
+        for block, log in _log_speeds(r, concurrency).items()
+    ]
+
+
+def _log_speeds(record: Record, concurrency: int) -> Mapping[int, float]:
+    """The log speed of each block, with the tokens and the tokens per step of the whole record.
+
+    So the text makes no noise in it: how many tokens a step gives is the same in every block.
+    """
+    passes = record.measurement.at(concurrency) if record.measurement else ()
+    found = [(p, p.steps) for p in passes if p.steps is not None and p.request_rate is None]
+    if not found:
+        return {}
+    tokens = sum(p.output_tokens for p, _ in found) / sum(p.requests for p, _ in found)
+    per_step = sum(s.tokens for _, s in found) / sum(s.steps for _, s in found)
+    return {
+        p.block: -math.log(s.first_token_s + (tokens - 1) * s.step_s / per_step) for p, s in found
+    }
 
 
 def equal_launches(records: Sequence[Record], levels: Sequence[Level]) -> list[list[float]]:

@@ -12,13 +12,14 @@ with ranges that may still be the answer), confirm. Which variant is next comes 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from autotune.core.causes import ends_candidate, retried
 from autotune.core.drift import restless
+from autotune.core.memory_bounds import at_utilization, escaped, in_force, search_utilization
 from autotune.core.recommendation import finalists, hopeless
 from autotune.core.space import screened_variant, variants_in, with_variants
 from autotune.core.study import MIN_BLOCKS, Candidate, StudySpec
 from autotune.core.trial import (
     BASELINE,
-    OF_THE_CANDIDATE,
     TRIES,
     Cause,
     Failure,
@@ -83,7 +84,7 @@ def baseline_failed(records: Sequence[Record]) -> Failure | None:
         return None
     counted = [r.outcome for r in mine if not _says_nothing(r)]
     failed = [outcome for outcome in counted if isinstance(outcome, Failure)]
-    over = len(failed) >= TRIES or any(not f.transient for f in failed)
+    over = len(failed) >= TRIES or any(not retried(f) for f in failed)
     return failed[-1] if over else None
 
 
@@ -97,11 +98,13 @@ def pending(
     spec: StudySpec, records: Sequence[Record], propose: Propose = no_more
 ) -> Iterator[Launch]:
     """All launches that are still to be made, as far as they can be foreseen."""
-    if baseline_failed(records):
+    if baseline_failed(in_force(spec, records)):
         return
     enough = _enough(spec, records, BASELINE, 0, Stage.BASELINE)
     if not enough and not _given_up(spec, records, BASELINE, 0, Stage.BASELINE):
-        yield _launch(spec, Stage.BASELINE, None, (0,), why="the denominator of every speedup")
+        yield _launch(
+            spec, records, Stage.BASELINE, None, (0,), why="the denominator of every speedup"
+        )
     screens = list(_screen_all(spec, records))
     yield from screens
     if not screens:
@@ -125,6 +128,7 @@ def _search(
     if live_possible(spec, records, candidate):
         yield _launch(
             spec,
+            records,
             stage,
             candidate,
             (0, *missing),
@@ -135,6 +139,7 @@ def _search(
     for k in missing:
         yield _launch(
             spec,
+            records,
             stage,
             candidate,
             (k,),
@@ -160,19 +165,24 @@ def _confirm(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> 
         return
     candidate = spec.candidate(best.candidate) if best else spec.candidates[0]
     k = best.num_speculative_tokens if best else spec.ks(candidate)[0]
+    share = best.gpu_memory_utilization if best else spec.search.gpu_memory_utilization[-1]
     winner = f"{candidate.name} at K = {k}" if best else "the winner"
+    if best and len(spec.search.gpu_memory_utilization) > 1:
+        winner += f" and gpu_memory_utilization {share:g}"
     arms = (
         (None, 0, "a fresh baseline beside the winner, on prompts the search has not seen"),
         (candidate, k, f"{winner} exactly as it would be deployed"),
     )
-    for repeat in range(_rounds(spec, records)):
+    there = at_utilization(records, share)
+    for repeat in range(_rounds(spec, there)):
         for arm, number, why in arms:
             name = arm.name if arm else BASELINE
-            if _enough(spec, records, name, number, Stage.CONFIRM, repeat):
+            if _enough(spec, there, name, number, Stage.CONFIRM, repeat):
                 continue
             if _given_up(spec, records, name, number, Stage.CONFIRM):
                 return
-            yield _launch(spec, Stage.CONFIRM, arm, (number,), why=why, repeat=repeat)
+            launch = _launch(spec, records, Stage.CONFIRM, arm, (number,), why=why)
+            yield replace(launch, repeat=repeat, gpu_memory_utilization=share)
 
 
 def _rounds(spec: StudySpec, records: Sequence[Record]) -> int:
@@ -187,7 +197,7 @@ def _ends_candidate(record: Record, name: str) -> bool:
     """Whether a failure at any K is the end of all K of a candidate."""
     outcome = record.outcome
     mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
-    return mine and isinstance(outcome, Failure) and outcome.cause in OF_THE_CANDIDATE
+    return mine and isinstance(outcome, Failure) and ends_candidate(outcome)
 
 
 def _screen_all(spec: StudySpec, records: Sequence[Record]) -> Iterator[Launch]:
@@ -222,21 +232,21 @@ def _refine(spec: StudySpec, records: Sequence[Record], propose: Propose) -> Ite
 
 def _launch(
     spec: StudySpec,
+    records: Sequence[Record],
     stage: Stage,
     candidate: Candidate | None,
     ks: tuple[int, ...],
     *,
     why: str,
     live: bool = False,
-    repeat: int = 0,
 ) -> Launch:
+    name = candidate.name if candidate else BASELINE
     return Launch(
         stage=stage,
         candidate=candidate,
         num_speculative_tokens=ks,
-        gpu_memory_utilization=spec.search.gpu_memory_utilization[0],
+        gpu_memory_utilization=search_utilization(spec, records, name, max(ks)),
         live=live,
-        repeat=repeat,
         max_blocks=spec.search.max_blocks,
         why=why,
     )
@@ -275,8 +285,9 @@ def _given_up(
         for r in _of(records, name, k, stage)
         if not (r.measurement and (r.measurement.cut_short or _ample(spec, stage, r.measurement)))
         and not _says_nothing(r)
+        and not escaped(spec, records, r)
     ]
-    return len(vain) >= TRIES or any(isinstance(o, Failure) and not o.transient for o in vain)
+    return len(vain) >= TRIES or any(isinstance(o, Failure) and not retried(o) for o in vain)
 
 
 def _of(records: Sequence[Record], name: str, k: int, stage: Stage) -> Iterator[Record]:

@@ -6,17 +6,20 @@ one; the numbers of the answer come from the confirmation, if there is one, and 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from autotune.core.causes import retried, unstable_neighbours
 from autotune.core.drift import drifts
 from autotune.core.evidence import Finalist, LevelEvidence, evidence
+from autotune.core.memory import Choice, utilization_for
+from autotune.core.memory_bounds import at_utilization, in_force, search_utilization
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks, ruled_out
 from autotune.core.speedup import Point, SpeedupCurve, curves, violations
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
-from autotune.core.trial import TRIES, Failure, Record, Stage
+from autotune.core.trial import BASELINE, TRIES, Failure, Record, Stage
 
 
 class Verdict(StrEnum):
@@ -49,6 +52,10 @@ class Recommendation:
     search: tuple[SpeedupCurve, ...]
     confirmation: tuple[SpeedupCurve, ...]
     noise: Noise
+    memory: Choice | None
+    """The finalist's gpu_memory_utilization, and why; None without a finalist."""
+    plain_utilization: float
+    """That of plain decoding, where it is what is deployed: one that was launched."""
     failures: tuple[tuple[Record, Failure], ...]
     reasons: tuple[str, ...]
 
@@ -84,16 +91,62 @@ def finalists(spec: StudySpec, records: Sequence[Record]) -> list[Finalist]:
     ]
     close.sort(key=lambda c: _simplicity(spec, c))
     rest = [c for c in ranked if c not in close]
-    gmu = spec.search.gpu_memory_utilization[0]
+    return [_finalist(spec, records, c) for c in (*close, *rest)]
+
+
+def _finalist(spec: StudySpec, records: Sequence[Record], curve: SpeedupCurve) -> Finalist:
+    name, k = curve.candidate, curve.knee.num_speculative_tokens
+    found = Finalist(
+        candidate=name,
+        num_speculative_tokens=k,
+        gpu_memory_utilization=search_utilization(spec, records, name, k),
+        speedup=_knee_point(curve).speedup,
+    )
+    choice = utilization_for(spec, records, found)
+    return replace(found, gpu_memory_utilization=choice.utilization)
+
+
+def cold_records(records: Sequence[Record], finalist: Finalist | None) -> list[Record]:
+    """The records of the confirmation that are of what would be deployed: at its utilization."""
+    cold = of_stage(records, confirm=True)
+    return at_utilization(cold, finalist.gpu_memory_utilization) if finalist else cold
+
+
+def _as_deployed(spec: StudySpec, records: Sequence[Record]) -> list[Record]:
+    """The confirmations that count: each point's at the utilization that it would be deployed at.
+
+    Where the memory was too little, or too much, another utilization has taken their place.
+    """
+    cold = of_stage(in_force(spec, records), confirm=True)
+    points = {(r.trial.candidate, r.trial.num_speculative_tokens): r.trial for r in cold}
+    chosen = {key: utilization_for(spec, records, trial) for key, trial in points.items()}
     return [
-        Finalist(
-            candidate=c.candidate,
-            num_speculative_tokens=c.knee.num_speculative_tokens,
-            gpu_memory_utilization=gmu,
-            speedup=_knee_point(c).speedup,
-        )
-        for c in (*close, *rest)
+        r
+        for r in cold
+        if r.trial.candidate == BASELINE
+        or r.trial.gpu_memory_utilization
+        == chosen[r.trial.candidate, r.trial.num_speculative_tokens].utilization
     ]
+
+
+def _plain_utilization(
+    spec: StudySpec, records: Sequence[Record], confirmed: Finalist | None
+) -> float:
+    """Beside a confirmed finalist its own; else where the search measured plain decoding."""
+    if confirmed is not None:
+        return confirmed.gpu_memory_utilization
+    plain = [r for r in records if r.trial.candidate == BASELINE and r.measurement]
+    if plain:
+        return plain[-1].trial.gpu_memory_utilization
+    return search_utilization(spec, records, BASELINE, 0)
+
+
+def _memory_reasons(spec: StudySpec, choice: Choice | None) -> list[str]:
+    """Why this utilization, where there was a choice, and what is wrong with it."""
+    if choice is None:
+        return []
+    searched = len(spec.search.gpu_memory_utilization) > 1
+    return [*([choice.why] if searched else []), *([choice.remark] if choice.remark else [])]
 
 
 def _search_curves(spec: StudySpec, records: Sequence[Record]) -> tuple[SpeedupCurve, ...]:
@@ -109,7 +162,7 @@ def _ruled_out(spec: StudySpec, records: Sequence[Record]) -> dict[tuple[str, in
     A failure counts once it is final: not transient, or seen `TRIES` times, with no measurement
     after it.
     """
-    cold = of_stage(records, confirm=True)
+    cold = _as_deployed(spec, records)
     return _failed_cold(cold) | _broken_cold(spec, cold) | ruled_out(spec, cold)
 
 
@@ -124,7 +177,7 @@ def _failed_cold(cold: Sequence[Record]) -> dict[tuple[str, int], str]:
     return {
         key: f"failed: {found[-1].detail}"
         for key, found in failures.items()
-        if len(found) >= TRIES or any(not f.transient for f in found)
+        if len(found) >= TRIES or any(not retried(f) for f in found)
     }
 
 
@@ -148,10 +201,10 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
     """The answer that these records allow, whatever is still missing."""
     noise = noise_of(records, spec.workload.levels)
     search = _search_curves(spec, records)
-    confirm_records = of_stage(records, confirm=True)
-    confirmation = curves(spec, confirm_records, noise)
     ranked = finalists(spec, records)
     finalist = ranked[0] if ranked else None
+    confirm_records, cold = cold_records(records, finalist), _as_deployed(spec, records)
+    confirmation = curves(spec, confirm_records, noise)
     confirmed = _overall_point(confirmation, finalist)
     point = confirmed or _overall_point(search, finalist)
     basis = Basis.CONFIRMED if confirmed else (Basis.SEARCH if point else Basis.NOTHING)
@@ -160,6 +213,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         why = "no candidate could be launched as it would be deployed"
     elif point is None and search:
         why = "no K could be measured at every level and keeps every constraint"
+    choice = utilization_for(spec, records, finalist) if finalist else None
     used = confirm_records if confirmed else of_stage(records, confirm=False)
     return Recommendation(
         verdict=verdict,
@@ -170,18 +224,24 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         search=search,
         confirmation=confirmation,
         noise=noise,
+        memory=choice,
+        plain_utilization=_plain_utilization(spec, used, finalist if confirmed else None),
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(
             why,
             *(
                 f"{name} at K = {k}, launched as it would be deployed: {reason}"
-                for (name, k), reason in (
-                    _failed_cold(confirm_records) | _broken_cold(spec, confirm_records)
-                ).items()
+                for (name, k), reason in (_failed_cold(cold) | _broken_cold(spec, cold)).items()
             ),
             *_remarks(spec, search, finalist, basis, confirmed),
+            *_unstable(records, finalist),
             *remarks(spec, records),
+            *(
+                f"{name} was left out before any launch: {why}"
+                for name, why in spec.left_out.items()
+            ),
             *_estimates_apart(confirmation or search, finalist),
+            *_memory_reasons(spec, choice),
             *(drift.told() for drift in drifts(records, noise.launch)),
         ),
     )
@@ -257,6 +317,12 @@ def _remarks(
             f"({finalist.speedup.show()}) disagree beyond their intervals"
         )
     return remarks
+
+
+def _unstable(records: Sequence[Record], finalist: Finalist | None) -> list[str]:
+    if finalist is None:
+        return []
+    return unstable_neighbours(records, finalist.candidate, finalist.num_speculative_tokens)
 
 
 def _estimates_apart(found: Sequence[SpeedupCurve], finalist: Finalist | None) -> list[str]:

@@ -55,5 +55,5 @@ def _parallel(
         return
     if size != 1:
         yield key, f"{key} is 1 or the target's tensor_parallel_size, {whole}, got {size}"
-    elif method.whole_draft_parallel:
+    elif method.target_tensor_parallel:
         yield key, f"{method.name} needs {key} to be the target's, {whole}, got {size}"

@@ -274,6 +274,7 @@ class Search:
 
     num_speculative_tokens: tuple[int, ...] = (1, 2, 3, 5)
     gpu_memory_utilization: tuple[float, ...] = (0.9,)
+    """Rising: the search runs at the last one, the answer at the smallest that is enough."""
     budget_s: float | None = None
     start_timeout_s: float = 900.0
     min_blocks: int = 3
@@ -292,6 +293,9 @@ class Search:
             if not 0 < value <= 1:
                 hint = f"; did you mean {value / PERCENT:g}?" if 1 < value <= PERCENT else ""
                 raise ValueError(f"gpu_memory_utilization must lie in (0, 1], got {value:g}{hint}")
+        shares = list(self.gpu_memory_utilization)
+        if not shares or shares != sorted(set(shares)):
+            raise ValueError(f"gpu_memory_utilization must rise without repetition, got {shares}")
         if not MIN_BLOCKS <= self.min_blocks <= self.max_blocks:
             raise ValueError(
                 f"need {MIN_BLOCKS} <= min_blocks <= max_blocks, "
@@ -341,6 +345,8 @@ class StudySpec:
     candidates: tuple[Candidate, ...]
     search: Search
     objective: Objective
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Candidates that are not launched, whole or with some of their K, and why."""
 
     def __post_init__(self) -> None:
         names = [candidate.name for candidate in self.candidates]

@@ -130,6 +130,9 @@ class Pass:
     prefix_hit_rate: float | None = 0.0
     """None, like the preemptions, when the engine does not count it."""
     preemptions: int | None = 0
+    kv_cache_peak: float | None = None
+    """Highest share of the KV cache that was seen in use, a fraction. Read about once a second:
+    what lay between two readings is not in it. None when nobody looked."""
     client_lag_ms: float = 0.0
     """The latest that the client came to a due timer."""
     client_cpu: float = 0.0
@@ -225,35 +228,43 @@ class Measurement:
 
 
 class Cause(StrEnum):
-    """Why a launch or a trial gave no number; each engine observes what it can."""
+    """Why a launch or a trial gave no number; core/causes.py has what is known of each."""
 
     OUT_OF_MEMORY_START = "out_of_memory_start"
+    OUT_OF_MEMORY_CAPTURE = "out_of_memory_capture"
     OUT_OF_MEMORY_RUNTIME = "out_of_memory_runtime"
+    UTILIZATION_TOO_HIGH = "utilization_too_high"
     KV_CACHE_TOO_SMALL = "kv_cache_too_small"
     MEMORY_OCCUPIED = "memory_occupied"
     START_TIMEOUT = "start_timeout"
-    ENGINE_STALLED = "engine_stalled"
+    START_STALLED = "start_stalled"
     CRASHED_START = "crashed_start"
-    CRASHED_RUNTIME = "crashed_runtime"
     ENGINE_REFUSED = "engine_refused"
+    ENGINE_TOO_OLD = "engine_too_old"
     LAUNCHER_BROKEN = "launcher_broken"
-    DISK_FULL = "disk_full"
+    MISSING_PACKAGE = "missing_package"
+    MISSING_WEIGHTS = "missing_weights"
+    WEIGHTS_MISMATCH = "weights_mismatch"
+    VOCABULARY_MISMATCH = "vocabulary_mismatch"
+    COMPILE_CACHE = "compile_cache"
     PORT_TAKEN = "port_taken"
+    WRONG_SERVER = "wrong_server"
+    PROXY_ANSWERED = "proxy_answered"
+    DISK_FULL = "disk_full"
+    WEDGED = "wedged"
+    TRANSIENT = "transient"
+    CRASHED_RUNTIME = "crashed_runtime"
+    ENGINE_STALLED = "engine_stalled"
     LOAD_FAILED = "load_failed"
     SAMPLING_BROKEN = "engine_sampling_broken"
     DRAFT_USELESS = "draft_useless"
+    LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
     NO_TIME = "no_time"
     INTERRUPTED = "interrupted"
-    LIVE_K_NOT_IN_FORCE = "live_k_not_in_force"
 
-
-TRANSIENT = frozenset({Cause.MEMORY_OCCUPIED, Cause.PORT_TAKEN, Cause.INTERRUPTED, Cause.NO_TIME})
-"""Causes that say nothing about the configuration; tried once more."""
-
-OF_THE_CANDIDATE = frozenset({Cause.DRAFT_USELESS, Cause.SAMPLING_BROKEN})
-"""Causes that no other K of the candidate would escape."""
 
 TRIES = 2
+"""Launches of one point that may end in vain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,12 +274,9 @@ class Failure:
     cause: Cause
     detail: str
     remedy: str = ""
+    after_s: float | None = None
+    """How long the engine lived; None when it did not end by itself."""
     kind: Literal["failure"] = "failure"
-
-    @property
-    def transient(self) -> bool:
-        """Whether the same launch may well succeed when it is made again."""
-        return self.cause in TRANSIENT
 
 
 Outcome = Measurement | Failure
@@ -282,6 +290,10 @@ class EngineFacts:
     device: str
     kv_cache_tokens: int | None
     boot_s: float
+    kv_cache_bytes: int | None = None
+    """What the KV cache takes, as the engine's log has it: to a hundredth of a GiB."""
+    memory_bytes: int | None = None
+    """The device's memory, of which gpu_memory_utilization is a share; the RAM on a CPU."""
     resolved: Mapping[str, JSON] = field(default_factory=dict)
     """Resolved settings that matter, such as speculative_config, max_model_len, dtype."""
 

@@ -7,6 +7,7 @@ part of a second, so it is never asked while something is timed.
 import functools
 import shutil
 import subprocess
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import psutil
 
 from autotune.core.host import HostLoad
 
+GIB = 1 << 30
+LEAST_HELD = GIB // 8
+APPS = "pid,process_name,used_memory"
 INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 
 
@@ -41,6 +45,67 @@ def free_memory(visible: str = "") -> tuple[int, ...]:
         return (int(psutil.virtual_memory().available),)
     free = [row[-1] for row in _of_gpus("memory.free", visible)]
     return tuple(int(mib) << 20 if mib.isdigit() else 0 for mib in free)
+
+
+def total_memory(visible: str = "") -> int | None:
+    """Bytes of the smallest GPU that `visible` leaves; None where nothing tells."""
+    told = [row[-1] for row in _of_gpus("memory.total", visible)]
+    return min((int(mib) << 20 for mib in told if mib.isdigit()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds memory of the device."""
+
+    pid: int
+    name: str
+    held_bytes: int
+
+    def told(self) -> str:
+        """`pid 4711 (python, 3.2 GiB)`."""
+        return f"pid {self.pid} ({self.name}, {self.held_bytes / GIB:.1f} GiB)"
+
+
+def holders(ours: Collection[int]) -> list[Holder]:
+    """Who else holds memory of the device, as far as it can be seen, the largest first."""
+    cpu = device_name().startswith("cpu")
+    found = _of_ram() if cpu else _of_gpu_memory()
+    others = [h for h in found if h.pid not in ours and h.held_bytes >= LEAST_HELD]
+    return sorted(others, key=lambda h: -h.held_bytes)
+
+
+def _of_ram() -> list[Holder]:
+    fields = [p.info for p in psutil.process_iter(["pid", "name", "memory_info"])]
+    return [Holder(f["pid"], f["name"], f["memory_info"].rss) for f in fields if f["memory_info"]]
+
+
+def _of_gpu_memory() -> list[Holder]:
+    """In a container the ids may be those of the host, and the memory `[N/A]`."""
+    rows = [[cell.strip() for cell in row.split(",")] for row in _query(APPS, of="compute-apps")]
+    return [
+        Holder(int(row[0]), Path(row[1]).name, int(row[-1]) << 20)
+        for row in rows
+        if row[0].isdigit() and row[-1].isdigit()
+    ]
+
+
+def short_of_disk(places: Mapping[Path, int]) -> str | None:
+    """The first place with less free than it needs, in bytes; one not made yet is its parent."""
+    for place, least in places.items():
+        there = next(p for p in (place, *place.parents) if p.exists())
+        free = shutil.disk_usage(there).free
+        if free < least:
+            return f"{place} has {free >> 20} MiB left, it needs {least >> 20} at least"
+    return None
+
+
+def memory(visible: str = "") -> tuple[tuple[int, int], ...]:
+    """All bytes, and the free ones, of each device that the engine may fill; as in free_memory."""
+    if device_name().startswith("cpu"):
+        now = psutil.virtual_memory()
+        return ((int(now.total), int(now.available)),)
+    rows = [row[-2:] for row in _of_gpus("memory.total,memory.free", visible)]
+    return tuple((int(a) << 20, int(b) << 20) for a, b in rows if a.isdigit() and b.isdigit())
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +178,11 @@ def _nvidia(field: str) -> str:
     return next(iter(_query(field)), "")
 
 
-def _query(fields: str) -> list[str]:
-    """One line for each GPU; none without a GPU."""
+def _query(fields: str, of: str = "gpu") -> list[str]:
+    """One line for each GPU, or for what is asked for of them; none without a GPU."""
     if shutil.which("nvidia-smi") is None:
         return []
-    argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    argv = ["nvidia-smi", f"--query-{of}={fields}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,11 +1,11 @@
 """From vLLM's /metrics text to Counters.
 
-Rules: names that differ between vLLM generations are rows of `NAMES`, newest first; samples are
-summed over engines; `_created` timestamps are no counters; a family that is absent is None ("not
-known"), never 0, and one that no pass can do without is an error. Source:
-vllm/v1/metrics/loggers.py, vllm/v1/spec_decode/metrics.py.
+Rules: the names are those of _versions.py, newest first; samples are summed over engines;
+`_created` timestamps are no counters; a family that is absent is None ("not known"), never 0, and
+one that no pass can do without is an error.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,23 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.trial import Cause
+from autotune.engines._versions import metric_names
 from autotune.errors import LaunchError
 from autotune.ports import Counters
-
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "drafts": ("vllm:spec_decode_num_drafts_total",),
-    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
-    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
-    "accepted_per_pos": ("vllm:spec_decode_num_accepted_tokens_per_pos_total",),
-    "generation_tokens": ("vllm:generation_tokens_total",),
-    "prompt_tokens": ("vllm:prompt_tokens_total",),
-    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
-    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
-    "preemptions": ("vllm:num_preemptions_total",),
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class Samples:
         return found[0][0] if found else {}
 
     def _find(self, field: str) -> list[tuple[Mapping[str, str], float]]:
-        return next((self.values[n] for n in NAMES[field] if n in self.values), [])
+        return next((self.values[n] for n in metric_names(field) if n in self.values), [])
 
 
 def scrape(text: str) -> Samples:
@@ -92,14 +78,28 @@ def kv_cache_tokens(samples: Samples) -> int | None:
     return int(blocks) * int(size) if blocks.isdigit() and size.isdigit() else None
 
 
+def kv_cache_usage(text: str) -> float | None:
+    """The share of the KV cache in use, of the fullest engine; None when it is not shown.
+
+    The whole text is not parsed: this is read while requests are under way.
+    """
+    for name in metric_names("kv_cache_usage"):
+        found = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)
+        if found:
+            return max(map(float, found))
+    return None
+
+
 def _spec(samples: Samples) -> SpecCounters | None:
-    drafts = _count(samples, "drafts")
-    if drafts is None:
+    """None unless all three are counted: of less, acceptance cannot be told."""
+    counted = [_count(samples, name) for name in ("drafts", "draft_tokens", "accepted_tokens")]
+    drafts, drafted, accepted = counted
+    if drafts is None or drafted is None or accepted is None:
         return None
     return SpecCounters(
         drafts=drafts,
-        draft_tokens=_needed(samples, "draft_tokens"),
-        accepted_tokens=_needed(samples, "accepted_tokens"),
+        draft_tokens=drafted,
+        accepted_tokens=accepted,
         accepted_per_pos=samples.by_position(),
     )
 
@@ -114,7 +114,7 @@ def _needed(samples: Samples, field: str) -> int:
     if count is None:
         raise LaunchError(
             Cause.ENGINE_REFUSED,
-            f"/metrics shows no {' or '.join(NAMES[field])}",
+            f"/metrics shows no {' or '.join(metric_names(field))}",
             "the names of this engine's metrics are unknown: use a version of vLLM that shows them",
         )
     return count

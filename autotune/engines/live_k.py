@@ -15,13 +15,27 @@ from typing import Any
 
 STEPS_FILE = "AUTOTUNE_LIVE_K_FILE"
 XARG = "num_speculative_tokens"
+FIELD = "num_spec_tokens_to_schedule"
+
+
+class NoLiveKError(RuntimeError):
+    """This vLLM does not hand a K to its worker at each step."""
 
 
 def scheduler(vllm_config: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - vLLM's types
     """Build the live-K scheduler on the base that the engine's scheduling mode needs."""
+    from vllm.v1.core.sched.output import SchedulerOutput  # noqa: PLC0415
+
+    check_output(SchedulerOutput)
     return live(base_for(vllm_config.scheduler_config.async_scheduling))(
         vllm_config, *args, **kwargs
     )
+
+
+def check_output(output: type[Any]) -> None:
+    """Refuse an older engine in words that autotune knows from its log."""
+    if FIELD not in getattr(output, "__annotations__", {}):
+        raise NoLiveKError(f"autotune: no live K, this vLLM's SchedulerOutput has no {FIELD}")
 
 
 def base_for(async_scheduling: object) -> type[Any]:

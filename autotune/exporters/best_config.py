@@ -18,7 +18,7 @@ from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
 from autotune.core.statistics import Interval
-from autotune.core.study import JSON, Prompt, StudySpec
+from autotune.core.study import JSON, Objective, Prompt, StudySpec
 from autotune.core.wording import headline
 from autotune.exporters._yaml import dump, without_nulls
 from autotune.exporters.vllm_yaml import deployment, engine_args, render_engine_args
@@ -32,12 +32,16 @@ STALE = (
     "engine.env",
     "engine.args.model",
     "engine.speculative_config.model",
+    "models",
     "evidence.workload.sampling",
     "evidence.workload.prompts_sha256",
     "evidence.workload.lora",
     "evidence.workload.response_format",
 )
 """Paths in the document; where one of them differs, the evidence no longer holds."""
+
+_ELSEWHERE = ("engine_env", "models")
+"""Provenance that has a place of its own in the document."""
 
 _HEAD = """\
 Written by autotune: what to deploy, the evidence for it, and when that goes stale.
@@ -68,10 +72,11 @@ def document(
         "vllm_yaml_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "device": provenance.get("device") or None,
         "driver": provenance.get("driver") or None,
+        "models": provenance.get("models") or None,
         "kv_cache_tokens": provenance.get("kv_cache_tokens"),
         "evidence": _evidence(spec, result),
         "reasons": list(result.reasons),
-        "provenance": {k: v for k, v in provenance.items() if k != "engine_env"},
+        "provenance": {k: v for k, v in provenance.items() if k not in _ELSEWHERE},
     }
     known = without_nulls(values)
     return known | {"goes_stale_when_changed": [p for p in STALE if _has(known, p)]}
@@ -143,7 +148,34 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
                 "launches": result.noise.launch.launches,
                 "source": "prior and launches" if result.noise.launch.launches else "prior",
             },
+            "memory": _memory(result),
             "workload": _workload(spec, result),
+            "objective": _objective(spec.objective),
+        }
+    )
+
+
+def _objective(objective: Objective) -> Entry:
+    """What the verdict was asked for."""
+    bounds = {bound.metric: bound.upper for bound in objective.constraints}
+    return {
+        "metric": objective.metric,
+        "tolerance": objective.tolerance,
+        "min_gain": objective.min_gain,
+        **({"constraints": bounds} if bounds else {}),
+    }
+
+
+def _memory(result: Recommendation) -> Entry | None:
+    """What the load took of the KV cache; of the finalist, where that is what is deployed."""
+    choice = result.memory
+    if choice is None or choice.need_tokens is None or not result.speculates:
+        return None
+    return without_nulls(
+        {
+            "kv_cache_need_tokens": choice.need_tokens,
+            "kv_cache_headroom": _figure(choice.headroom),
+            "confirmed_kv_cache_peak": _figure(choice.confirmed_peak),
         }
     )
 

@@ -71,7 +71,7 @@ def deployment(spec: StudySpec, result: Recommendation) -> tuple[Candidate | Non
     """Candidate, K and memory share to deploy; plain decoding if the verdict is another."""
     best = result.finalist
     if not result.speculates or best is None:
-        return None, 0, spec.search.gpu_memory_utilization[0]
+        return None, 0, result.plain_utilization
     return (
         spec.candidate(best.candidate),
         best.num_speculative_tokens,

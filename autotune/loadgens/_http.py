@@ -5,6 +5,7 @@ the server does; the reply carries the error. No proxy is consulted: the address
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Mapping
@@ -14,6 +15,14 @@ from urllib.parse import urlsplit
 
 from autotune.core.study import JSON
 from autotune.loadgens._framing import MalformedReplyError, Reply
+
+HEALTH = "/health"
+"""What a server answers without its engine (vllm/entrypoints/serve/instrumentator/health.py)."""
+GREETING_S = 10.0
+"""A server that has not answered a greeting by then is left to the first request."""
+KEPT_S = 4.0
+"""How long an idle connection is trusted: vLLM closes it after 5 s, maybe under a request that has
+just been sent (vllm/envs.py, VLLM_HTTP_TIMEOUT_KEEP_ALIVE)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +44,17 @@ class Address:
     def post(self, path: str, body: Mapping[str, JSON]) -> bytes:
         """The whole request as bytes, made before any clock starts."""
         payload = json.dumps(body, separators=(",", ":")).encode()
+        length = f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n"
+        return self._head("POST", path, length) + payload
+
+    def get(self, path: str) -> bytes:
+        """The whole request as bytes."""
+        return self._head("GET", path)
+
+    def _head(self, method: str, path: str, more: str = "") -> bytes:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        head = (
-            f"POST {self.prefix}{path} HTTP/1.1\r\nHost: {host}:{self.port}\r\n"
-            "Content-Type: application/json\r\nAccept: */*\r\n"
-            f"Content-Length: {len(payload)}\r\n\r\n"
-        )
-        return head.encode() + payload
+        first = f"{method} {self.prefix}{path} HTTP/1.1\r\n"
+        return f"{first}Host: {host}:{self.port}\r\nAccept: */*\r\n{more}\r\n".encode()
 
 
 class _Wire(asyncio.Protocol):
@@ -56,8 +69,12 @@ class _Wire(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
 
     @property
-    def usable(self) -> bool:
+    def connected(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def idle_s(self) -> float:
+        return time.perf_counter() - self._last_byte
 
     async def exchange(self, request: bytes) -> Reply:
         """Send, and return when no more of the reply will come."""
@@ -125,14 +142,31 @@ class _Wire(asyncio.Protocol):
 class Connection:
     """One stream's connection: opened when needed, reused while the server keeps it."""
 
-    def __init__(self, address: Address, idle_timeout_s: float) -> None:
+    def __init__(self, address: Address, idle_timeout_s: float, kept_s: float = KEPT_S) -> None:
         self._address = address
         self._idle_timeout_s = idle_timeout_s
+        self._kept_s = kept_s
         self._wire: _Wire | None = None
+
+    async def greet(self) -> None:
+        """Have the server answer once on this connection, before any request is timed.
+
+        The kernel completes a connection long before the server accepts it, which takes a busy
+        event loop some 50 us each: what is sent in between waits, and would count as TTFT.
+        """
+        await self.open()
+        if self._wire is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GREETING_S):
+                reply = await self._wire.exchange(self._address.get(HEALTH))
+                if reply.complete and reply.keep_alive:
+                    return
+        self.close()
 
     async def open(self) -> str | None:
         """Connect unless connected; the error as text."""
-        if self._wire is not None and self._wire.usable:
+        if self._wire and self._wire.connected and self._wire.idle_s < self._kept_s:
             return None
         self.close()
         loop = asyncio.get_running_loop()

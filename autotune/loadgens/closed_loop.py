@@ -8,7 +8,7 @@ and stamping, and the making of later turns, nothing else.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.core.study import Workload
@@ -92,14 +92,25 @@ async def _drive(connections: Sequence[Connection], talks: Sequence[Conversation
     """All conversations to their end; gives the worst lag."""
     queue = _Queue(iter(talks))
     try:
-        await asyncio.gather(*(connection.open() for connection in connections))
+        await asyncio.gather(*(connection.greet() for connection in connections))
         watch = LagWatch()
-        await asyncio.gather(*(queue.drain(c) for c in connections))
+        await asyncio.gather(*[await _begun(queue.drain(c)) for c in connections])
         lag = watch.stop()
     finally:
         for connection in connections:
             connection.close()
     return lag
+
+
+async def _begun(stream: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+    """The stream as a task, its first request on its way.
+
+    The loop sends what is written in one turn at the turn's end: streams that all began in the same
+    one would each wait for the others after having noted when they began.
+    """
+    task = asyncio.create_task(stream)
+    await asyncio.sleep(0)
+    return task
 
 
 PLUGIN: LoadGenerator = ClosedLoop()

@@ -141,7 +141,7 @@ async def _drive(
     for connection in connections:
         free.put_nowait((-math.inf, connection))
     try:
-        await asyncio.gather(*(connection.open() for connection in connections))
+        await asyncio.gather(*(connection.greet() for connection in connections))
         watch = LagWatch()
         run = _Pass(free, origin=time.perf_counter())
         async with asyncio.TaskGroup() as tasks:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from autotune.core.memory import HEADROOM, Choice
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
@@ -20,7 +21,7 @@ from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes
-from autotune.reporting import replies, tables
+from autotune.reporting import diagnosis, replies, tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
 
@@ -82,7 +83,9 @@ def render_report(
         **_verdict(spec, result, checks),
         figures=figures_drawn,
         **_evidence(spec, result),
+        **_memory(result.memory),
         **_replies(spec, result, checks),
+        **diagnosis.section(spec, records, result, checks),
         **_history(records),
         **_deployment(spec, result, provenance),
     )
@@ -118,6 +121,20 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
         "curves": bool(result.search),
         "diluted": ", ".join(c.name for c in spec.candidates if not c.row.fixed_length),
         "knees": tables.knees_table(result),
+    }
+
+
+def _memory(choice: Choice | None) -> dict[str, object]:
+    if choice is None or (choice.need_tokens is None and len(choice.options) == 1):
+        return {"memory": []}
+    need = "" if choice.need_tokens is None else f"{choice.need_tokens:,}"
+    cold = "" if choice.confirmed_peak is None else f"{choice.confirmed_peak:.1%}"
+    return {
+        "memory": tables.memory_table(choice),
+        "memory_why": _sentence(choice.why),
+        "memory_need": need,
+        "memory_cold": cold,
+        "memory_headroom": f"{HEADROOM:.0%}",
     }
 
 

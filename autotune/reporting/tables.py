@@ -11,6 +11,7 @@ from autotune.core.acceptance import AcceptanceProfile
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
 from autotune.core.latency import ENOUGH_FOR_P99, FIGURES, Latencies
+from autotune.core.memory import Choice
 from autotune.core.recommendation import Recommendation
 from autotune.core.study import JSON
 from autotune.core.trial import Failure, Record
@@ -104,6 +105,22 @@ def knees_table(result: Recommendation) -> Table:
         for curve, point in found
     ]
     return [head, *rows]
+
+
+def memory_table(choice: Choice) -> Table:
+    """Every utilization that was asked for: its KV cache, and what that leaves over the peak."""
+    rows = [
+        [
+            f"**{o.utilization:g}**"
+            if o.utilization == choice.utilization
+            else f"{o.utilization:g}",
+            o.capacity.words if o.capacity else "",
+            f"{o.headroom:.0%}" if o.headroom is not None else "",
+            o.verdict,
+        ]
+        for o in choice.options
+    ]
+    return [["gpu_memory_utilization", "KV cache", "headroom over the peak", ""], *rows]
 
 
 def launches_table(records: Sequence[Record]) -> Table:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.buckets import EDGES
+from autotune.core.diagnosis import Explanation
 from autotune.core.goodput import goodput
 from autotune.core.latency import FIGURES, pooled_latencies
+from autotune.core.memory import Choice
 from autotune.core.noise import noise_of
 from autotune.core.parity import fair
 from autotune.core.recommendation import Recommendation
@@ -125,7 +127,19 @@ def result_metrics(result: Recommendation) -> list[Value]:
     if result.finalist:
         k = result.finalist.num_speculative_tokens
         values.append(Value("best.num_speculative_tokens", float(k)))
+    if result.memory:
+        values += _memory(result.memory)
     return finite(values)
+
+
+def _memory(choice: Choice) -> list[Value]:
+    known = {
+        "gpu_memory_utilization": choice.utilization,
+        "kv_cache_tokens": choice.capacity.tokens if choice.capacity else None,
+        "kv_cache_need_tokens": choice.need_tokens,
+        "kv_cache_headroom": choice.headroom,
+    }
+    return [Value(f"best.{name}", float(x)) for name, x in known.items() if x is not None]
 
 
 def reply_metrics(checks: ReplyChecks) -> list[Value]:
@@ -146,6 +160,19 @@ def reply_metrics(checks: ReplyChecks) -> list[Value]:
         place = f"{b.split}.{b.candidate}.c{b.concurrency}.from_{EDGES[b.bucket]}_tokens"
         values += _interval(f"speedup_by_length.{place}", b.speedup, b.num_speculative_tokens)
     return finite(values)
+
+
+def diagnosis_tags(found: Explanation) -> dict[str, str]:
+    """What holds of each candidate, by name, and what to change next.
+
+    `none` where nothing holds: a tag of an earlier end of the study would stay else.
+    """
+    known = {}
+    for name in (*(case.name for case in found.study.cases), None):
+        ids = [f"{finding.diagnosis.id}{finding.where}" for finding in found.of(name)]
+        known[f"diagnosis.{name or 'study'}"] = ", ".join(ids) or "none"
+    known |= {"next_change": found.next_change}
+    return {safe_name(name): cut(text) for name, text in known.items()}
 
 
 def finite(values: Iterable[Value]) -> list[Value]:
@@ -180,6 +207,10 @@ def _level(measurement: Measurement, level: Level, slo: Slo | None) -> list[Valu
     latencies = pooled_latencies(p.times for p in passes)
     if latencies:
         values += [Value(f"{n}.{at}", getattr(latencies, n)) for n in FIGURES]
+    peaks = [p.kv_cache_peak for p in passes if p.kv_cache_peak is not None]
+    values += [Value(f"kv_cache_peak.{at}", max(peaks))] if peaks else []
+    preempted = [p.preemptions for p in passes if p.preemptions is not None]
+    values += [Value(f"preemptions.{at}", float(sum(preempted)))] if preempted else []
     if level.request_rate is not None:
         values.append(Value(f"mean_e2e_ms.{at}", 1 / mean_of(_log_speeds(passes)).interval().mean))
     found = goodput(passes, slo)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotune.core.diagnosis import explain
 from autotune.core.recommendation import Recommendation
 from autotune.core.redaction import without_quotes
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
@@ -208,6 +209,7 @@ class MlflowTracker:
             "verdict": result.verdict.value,
             "basis": result.basis.value,
             "mlflow.note.content": _facts.cut(headline(spec, result)),
+            **_facts.diagnosis_tags(explain(spec, list(self._told.values()), result, checks)),
         }
         news = self._news([*_facts.result_metrics(result), *_facts.reply_metrics(checks)])
         self._send(self._parent, metrics=news, tags=tags, timestamp=int(1000 * time.time()))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from autotune.core.adapters import lora_modules
 from autotune.core.study import JSON, StudySpec, Target
 
 EDGE = 1 << 20
@@ -58,6 +59,13 @@ def served_with(target: Target) -> Mapping[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def files_of(target: Target) -> Mapping[str, str]:
+    """Digests of all that a local target is made of, by what they are of; empty on the hub."""
+    served = {f"target_{name}": value for name, value in served_with(target).items()}
+    weights = identity(target.model)
+    return {"target": weights, **served} if weights else served
+
+
 def _beside(target: Target) -> Iterator[Path]:
     args = target.engine_args
     defaults = args.get("generation_config", "auto")
@@ -71,23 +79,10 @@ def _beside(target: Target) -> Iterator[Path]:
 
 
 def _adapters(engine_args: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
-    """Name and path of each adapter, in any of the forms that vLLM takes (config/lora.py)."""
-    given = engine_args.get("lora_modules")
-    for item in given if isinstance(given, list) else [given]:
-        module = _module(item)
+    """Name and path of each adapter."""
+    for module in lora_modules(engine_args):
         if "path" in module:
             yield str(module.get("name")), str(module["path"])
-
-
-def _module(item: JSON) -> Mapping[str, JSON]:
-    if isinstance(item, str) and "=" in item and "," not in item:
-        name, _, path = item.partition("=")
-        return {"name": name, "path": path}
-    try:
-        found = json.loads(item) if isinstance(item, str) else item
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _found(folder: Path, patterns: Iterable[str]) -> list[Path]:

@@ -7,13 +7,16 @@ along in user attributes; a setting that a candidate searches is a parameter of 
 `ngram.prompt_lookup_max`; the objective of a stored study is never changed silently.
 """
 
+import errno
 import itertools
 import json
 import math
 import re
+import sqlite3
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import optuna
 from optuna.distributions import (
@@ -80,7 +83,8 @@ class Ledger:
             distributions=self._used(record),
             user_attrs=_attributes(record),
         )
-        self._study.add_trial(trial)
+        with _full_disk_is_told():
+            self._study.add_trial(trial)
         self._told.add(key)
 
     @property
@@ -189,6 +193,18 @@ class Ledger:
                 values = values_of(candidate, trial) or {}
                 params |= {f"{candidate.name}.{name}": v for name, v in values.items()}
         return params
+
+
+@contextmanager
+def _full_disk_is_told() -> Iterator[None]:
+    """SQLite's word for a full disk becomes the system's."""
+    try:
+        yield
+    except optuna.exceptions.StorageInternalError as error:
+        origin = getattr(error.__cause__, "orig", None)
+        if getattr(origin, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            raise
+        raise OSError(errno.ENOSPC, f"the study's database: {origin}") from error
 
 
 def record_id(record: Record) -> str:

@@ -87,6 +87,7 @@ def as_pass(place: Place, result: LoadResult, read: Readings, seen: Observed) ->
         steps=seen.steps,
         prefix_hit_rate=seen.prefix_hit_rate,
         preemptions=_moved(read.before.preemptions, read.after.preemptions),
+        kv_cache_peak=read.around.kv_cache_peak,
         client_lag_ms=result.event_loop_lag_s * 1e3,
         client_cpu=result.client_cpu_s / result.duration_s,
         looping=seen.looping,

@@ -39,6 +39,11 @@ class StudyPaths:
         return self.folder / "launches"
 
     @property
+    def verification(self) -> "StudyPaths":
+        """The launches that verify what the study has recommended: studies/<name>/verify."""
+        return StudyPaths(root=self.root, name=f"{self.name}/verify")
+
+    @property
     def report(self) -> Path:
         """reports/<name>."""
         return self.root / "reports" / self.name

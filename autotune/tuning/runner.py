@@ -1,19 +1,21 @@
 """One launch, from the config file to its records: the only place where a server is worked with.
 
-Rules: a launch never raises for what the engine does, it yields failures; the server is drained
-before K changes; which pass is next is decided in rounds.py; a pass is on disk before the next one
-starts; no request finds another one's prompt in the prefix cache.
+Rules: a launch never raises for what the engine does, it yields failures, and says so at its end
+when no other launch would escape this one; the server is drained before K changes; which pass is
+next is decided in rounds.py; a pass is on disk before the next one starts; no request finds another
+one's prompt in the prefix cache.
 """
 
+import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from autotune.core.causes import of_one_k, stops_study
 from autotune.core.study import JSON, Level, StudySpec
 from autotune.core.trial import (
-    OF_THE_CANDIDATE,
     Cause,
     EngineFacts,
     Failure,
@@ -24,7 +26,7 @@ from autotune.core.trial import (
     Record,
 )
 from autotune.core.validity import k_not_in_force
-from autotune.errors import LaunchError
+from autotune.errors import LaunchError, StudyStoppedError
 from autotune.ports import (
     Arrivals,
     Engine,
@@ -33,6 +35,7 @@ from autotune.ports import (
     ServeOrder,
     Server,
 )
+from autotune.tuning.disk import disk_full
 from autotune.tuning.events import LaunchEnded, LaunchStarted, Listener, PassDone, ServerReady
 from autotune.tuning.journal import Journal
 from autotune.tuning.passes import Place, Readings, as_pass, observe
@@ -44,6 +47,10 @@ from autotune.tuning.sending import accepted_greedily, check_useful, requests_of
 
 TRIES_PER_PASS = 2
 WARM_UP_TOKENS = 8
+LATER_START = 5.0
+"""How much longer than the longest start seen of the same candidate a later one may take: it finds
+its weights downloaded and most of its code compiled."""
+LEAST_START_S = 300.0
 
 
 class Phase(StrEnum):
@@ -51,21 +58,7 @@ class Phase(StrEnum):
 
     STARTING = "starting"  # warm-up included
     MEASURING = "measuring"
-
-
-OF_ONE_K: Mapping[Phase, Collection[Cause]] = {
-    # Memory that a smaller K may leave free; whatever else keeps a server down does so at every K.
-    Phase.STARTING: {
-        Cause.OUT_OF_MEMORY_START,
-        Cause.OUT_OF_MEMORY_RUNTIME,
-        Cause.KV_CACHE_TOO_SMALL,
-    },
-    Phase.MEASURING: set(Cause) - {Cause.LIVE_K_NOT_IN_FORCE} - OF_THE_CANDIDATE,
-}
-"""The causes that belong to the K in hand alone; any other one fails every K of its launch.
-
-A K that gets no record is launched again by the plan, with a smaller K_max.
-"""
+    MEASURED = "measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +95,8 @@ def run_launch(
 ) -> Iterator[Record]:
     """Serve, measure, and yield a record for every K; a failure is a record, too.
 
-    `known` is what the study has measured before: what cannot win against it is stopped.
+    `known` is what the study has measured before: what cannot win against it is stopped. Raises
+    StudyStoppedError after the last record when no other launch would escape the failure.
     """
     rig.notify(LaunchStarted(launch=launch, folder=folder))
     passes: list[Pass] = []
@@ -122,6 +116,8 @@ def run_launch(
         _serve(run, config_file)
     except LaunchError as error:
         failure = _in_time(run, error.failure)
+    except OSError as error:
+        failure = disk_full(error)
     rig.notify(LaunchEnded(launch=launch, failure=failure))
     for k in launch.num_speculative_tokens:
         outcome = _outcome(run, k, failure)
@@ -134,10 +130,13 @@ def run_launch(
                 why=launch.why,
                 facts=run.facts,
             )
+    if failure is not None and stops_study(failure):
+        raise StudyStoppedError(failure)
 
 
 def _serve(run: _Run, config_file: Path) -> None:
-    order = serve_order(run.rig.spec, run.launch, config_file, run.folder)
+    known = run.rounds.known
+    order = serve_order(run.rig.spec, run.launch, config_file, run.folder, known)
     samples_file = run.folder / "samples.jsonl"
     with (
         Journal(run.folder, run.launch, run.rig.fingerprint) as journal,
@@ -169,11 +168,19 @@ def _serve(run: _Run, config_file: Path) -> None:
                 ),
                 run.rig.spec.workload.sampling.temperature,
             )
+        run.phase = Phase.MEASURED
     compact(samples_file)
 
 
-def serve_order(spec: StudySpec, launch: Launch, config_file: Path, folder: Path) -> ServeOrder:
-    """What the engine is told to start for a launch."""
+def serve_order(
+    spec: StudySpec,
+    launch: Launch,
+    config_file: Path,
+    folder: Path,
+    known: Sequence[Record] = (),
+) -> ServeOrder:
+    """What the engine is told to start for a launch, after what is known of its candidate."""
+    mine = [r for r in known if r.trial.candidate == launch.name]
     return ServeOrder(
         config_file=config_file,
         folder=folder,
@@ -181,20 +188,30 @@ def serve_order(spec: StudySpec, launch: Launch, config_file: Path, folder: Path
         env=spec.target.env,
         live=launch.live,
         model=spec.target.served_name,
-        start_timeout_s=_start_timeout_s(spec, launch),
+        start_timeout_s=min(_allowed_s(spec, mine), launch.start_timeout_s or math.inf),
+        fresh_cache=any(_of_cache(r) for r in mine),
     )
 
 
-def _start_timeout_s(spec: StudySpec, launch: Launch) -> float:
-    left, allowed = launch.start_timeout_s, spec.search.start_timeout_s
-    return allowed if left is None else min(left, allowed)
+def _allowed_s(spec: StudySpec, mine: Sequence[Record]) -> float:
+    """How long a start may take: less than the search allows once starts have been seen."""
+    seen = max((r.facts.boot_s for r in mine if r.facts), default=math.inf)
+    return min(spec.search.start_timeout_s, max(LATER_START * seen, LEAST_START_S))
+
+
+def _of_cache(record: Record) -> bool:
+    outcome = record.outcome
+    return isinstance(outcome, Failure) and outcome.cause is Cause.COMPILE_CACHE
 
 
 def _in_time(run: _Run, failure: Failure) -> Failure:
     """A start that only the budget cut short says nothing about the configuration."""
+    mine = [r for r in run.rounds.known if r.trial.candidate == run.launch.name]
+    left = run.launch.start_timeout_s
     if (
         failure.cause is not Cause.START_TIMEOUT
-        or _start_timeout_s(run.rig.spec, run.launch) == run.rig.spec.search.start_timeout_s
+        or left is None
+        or left >= _allowed_s(run.rig.spec, mine)
     ):
         return failure
     detail = f"{failure.detail}, which was all that the budget had left"
@@ -276,8 +293,10 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
     """What one K gets: its measurement, the failure if it is its own, or nothing yet."""
     mine = tuple(p for p in run.passes if p.num_speculative_tokens == k)
     valid = any(p.invalid is None for p in mine)
-    if failure is not None:
-        if k == run.in_hand or failure.cause not in OF_ONE_K[run.phase]:
+    # Whatever a server does after its last pass, what it was to measure is measured.
+    if failure is not None and run.phase is not Phase.MEASURED:
+        alone = of_one_k(failure.cause, measuring=run.phase is Phase.MEASURING)
+        if k == run.in_hand or not alone:
             return failure
         return Measurement(passes=mine, cut_short=True) if valid else None
     if not valid:

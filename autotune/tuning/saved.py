@@ -6,7 +6,7 @@ nobody but its owner can read it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,6 +28,8 @@ class SavedStudy:
     storage: str
     """URL of the Optuna storage, as it can be opened."""
     probe: Mapping[str, str]
+    target_files: Mapping[str, str] = field(default_factory=dict)
+    """Digests of what a local target is made of, as it was when the study ran."""
 
 
 _SAVED: TypeAdapter[SavedStudy] = TypeAdapter(SavedStudy)

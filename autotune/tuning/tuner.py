@@ -10,12 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import of_stage
 from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import Prompt, StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage
+from autotune.errors import StudyStoppedError
+from autotune.tuning.disk import stops_when_full
 from autotune.tuning.identity import identity, served_with
 from autotune.tuning.journal import mark_told, salvage
 from autotune.tuning.ledger import Ledger, record_id
@@ -38,8 +41,10 @@ def tune(
     """Launch what the plan asks for until it asks for nothing more; drain it to the end.
 
     `forgotten` are the ids of records that the plan must not see, such as failures to try again.
+    Raises StudyStoppedError, after the records, when no other launch would escape a failure.
     """
     started = time.monotonic()
+    starts: list[tuple[str, Failure | None]] = []
     while True:
         stored = ledger.records()
         records = usable(stored, rig.fingerprint, rig.spec, forgotten)
@@ -47,14 +52,40 @@ def tune(
         launch = next_launch(rig.spec, records, left, propose)
         if launch is None:
             return
-        folder = rig.paths.next_launch(r.launch_id for r in stored)
         spec = with_variants(rig.spec, records, launch.candidate)
-        known = replace(rig, spec=spec)
-        new = list(run_launch(launch, known, write_config(launch, folder), folder, records))
-        for record in new:
-            ledger.tell(record, value_of(spec, [*records, *new], record))
-        mark_told(folder)
+        with stops_when_full():
+            folder = rig.paths.next_launch(r.launch_id for r in stored)
+            config = write_config(launch, folder)
+        new, stopped = _run(launch, replace(rig, spec=spec), config, folder, records)
+        with stops_when_full():
+            for record in new:
+                ledger.tell(record, value_of(spec, [*records, *new], record))
+            mark_told(folder)
         yield new
+        starts.append((launch.name, _failed(new)))
+        stopped = stopped or broken_launcher(starts)
+        if stopped:
+            raise StudyStoppedError(stopped)
+
+
+def _run(
+    launch: Launch, rig: Rig, config: Path, folder: Path, known: Sequence[Record]
+) -> tuple[list[Record], Failure | None]:
+    """The records of a launch, and the failure that stops the study if there is one."""
+    new: list[Record] = []
+    try:
+        for record in run_launch(launch, rig, config, folder, known):
+            new.append(record)  # noqa: PERF402 - those before the error count
+    except StudyStoppedError as error:
+        return new, error.failure
+    return new, None
+
+
+def _failed(new: Sequence[Record]) -> Failure | None:
+    """The failure that a launch ended with, if it gave nothing else."""
+    outcomes = [r.outcome for r in new]
+    last = outcomes[-1] if outcomes else None
+    return last if isinstance(last, Failure) and not any(r.measurement for r in new) else None
 
 
 def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
@@ -81,21 +112,22 @@ def usable(
         _at_rates(named, spec)
         for r in records
         if r.fingerprint == fingerprint
-        and r.trial.gpu_memory_utilization == spec.search.gpu_memory_utilization[0]
+        and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
         and record_id(r) not in forgotten
         if (named := _named(spec, r)) is not None
     ]
 
 
 def to_retry(records: Sequence[Record], *, everything: bool) -> frozenset[str]:
-    """Failures that a new run tries again: those of the baseline, or all that are asked for.
+    """Failures that a new run tries again: those of the baseline and of the machine, or all.
 
     Without its baseline a study is nothing, and whoever runs it again has mended something.
     """
     return frozenset(
         record_id(r)
         for r in records
-        if isinstance(r.outcome, Failure) and (everything or r.trial.stage is Stage.BASELINE)
+        if isinstance(r.outcome, Failure)
+        and (everything or r.trial.stage is Stage.BASELINE or stops_study(r.outcome))
     )
 
 

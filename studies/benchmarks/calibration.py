@@ -9,15 +9,18 @@ part of the model: its deviation is drawn anew for each pair from what the recor
 Rule: pairs are judged by the code that judges a study, and by nothing else.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from loop_model import Costs, Text, as_pass, draw_texts, run_loop, slowed
 
+from autotune.core.arms import arms
+from autotune.core.comparison import Comparer, comparer
 from autotune.core.noise import noise_of
 from autotune.core.speedup import SpeedupCurve, curves
-from autotune.core.statistics import Interval
+from autotune.core.statistics import Estimate, Interval, weighted
 from autotune.core.stopping import State, settle
 from autotune.core.study import (
     Candidate,
@@ -57,8 +60,22 @@ class Noise:
     launch_dof: float
     pass_sd: Mapping[int, float]
     """By concurrency."""
+    beside_sd: Mapping[int, float]
+    """Of passes of one block in one launch that speculate."""
     drift_sd: float
     """Of the whole change over a launch, first pass to last."""
+
+    def shared_sd(self, concurrency: int) -> float:
+        """What the passes of one block in one launch have in common."""
+        return math.sqrt(max(self.pass_sd[concurrency] ** 2 - self.beside_sd[concurrency] ** 2, 0))
+
+    def own_sd(self, concurrency: int, k: int) -> float:
+        """What a pass has for itself."""
+        return (
+            self.beside_sd[concurrency]
+            if k
+            else min(self.beside_sd[concurrency], self.pass_sd[concurrency])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +145,9 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
         launch = replace(LIVE, max_blocks=spec.search.max_blocks)
         passes = _live_passes(noise, spec, dice)
         design = Design(launches=1, blocks=spec.search.max_blocks)
-        plain = _passes(noise, design, _replies(design, 0, dice), 0.0, dice)
+        plain = _passes(
+            noise, 0, _replies(design, 0, dice), 0.0, weather(noise, design, dice), dice
+        )
         baseline = _record(BASELINE, 0, 0, plain)
         known = [replace(baseline, trial=replace(baseline.trial, stage=Stage.BASELINE))]
         state = State(
@@ -139,27 +158,72 @@ def false_stops(noise: Noise, launches: int, seed: int = 0) -> float:
             noise=noise_of(known, spec.workload.levels),
             fingerprint="",
         )
-        wrong += any(stopped_wrongly(state, level) for level in spec.workload.levels)
+        wrong += stopped_wrongly(state)
     return wrong / launches
 
 
-def stopped_wrongly(state: State, level: Level) -> bool:
-    """Whether any look at this level calls a K beaten."""
+def stopped_wrongly(state: State) -> bool:
+    """Whether any look at any level calls a K beaten."""
+    levels = state.spec.workload.levels
     most, least = state.launch.max_blocks, state.spec.search.min_blocks
     for done in range(least, most + 1):
-        seen = replace(state, passes=[p for p in state.passes if p.block < done])
+        passes = [p for p in state.passes if p.block < done]
+        everything = [*state.known, *State.records(state.launch, passes, state.fingerprint)]
+        seen = replace(state, passes=passes, noise=noise_of(everything, levels))
         ks = state.launch.num_speculative_tokens
-        if any(s.beaten for s in settle(seen, level, ks, most - least + 1)):
+        looks = most - least + 1
+        if any(s.beaten for level in levels for s in settle(seen, level, ks, looks)):
             return True
     return False
 
 
-def _live_passes(noise: Noise, spec: StudySpec, dice: np.random.Generator) -> list[Pass]:
+def coverage_beside(noise: Noise, blocks: int, pairs: int, seed: int = 0) -> Coverage:
+    """Two K of one live launch, equally fast, compared so often as the study compares them."""
+    dice = np.random.default_rng(seed)
+    spec = make_spec()
+    levels = spec.workload.levels
+    launch = replace(LIVE, num_speculative_tokens=(0, 1, 2))
+    found: dict[str, list[Interval]] = {}
+    for _ in range(pairs):
+        passes = _live_passes(noise, replace(spec, search=Search(max_blocks=blocks)), dice, 0.0)
+        records = State.records(launch, passes, "")
+        seen = comparer(arms(records), levels, noise_of(records, levels))
+        for name, estimate in _beside(seen, levels).items():
+            found.setdefault(name, []).append(estimate.interval())
+    return Coverage(
+        pairs=pairs,
+        covered={name: _share(intervals, 1.0) for name, intervals in found.items()},
+        half_width={n: float(np.median([i.half_width for i in v])) for n, v in found.items()},
+    )
+
+
+def _beside(seen: Comparer, levels: Sequence[Level]) -> dict[str, Estimate]:
+    """The estimates of K = 1 over K = 2, by level and way."""
+    one, other = (CANDIDATE.name, 1), (CANDIDATE.name, 2)
+    pairs = {lv.concurrency: seen.compare(one, other, lv.concurrency) for lv in levels}
+    found: dict[str, Estimate] = {}
+    for way in ("by steps", "by throughput"):
+        parts = [p.chosen(by_steps=way == "by steps") for p in pairs.values() if p]
+        named = dict(zip((f"c{c}" for c in pairs), parts, strict=True))
+        named["overall"] = weighted(parts, [lv.weight for lv in levels])
+        found |= {f"{at}, {way}": estimate for at, estimate in named.items()}
+        if way == "by steps":  # what is used wherever there are step times
+            found |= named
+    return found
+
+
+def _live_passes(
+    noise: Noise, spec: StudySpec, dice: np.random.Generator, behind: float | None = None
+) -> list[Pass]:
+    """A live launch of which K = 1 is the best and all others are behind it, a share of its time;
+    by the tolerance unless it is said."""
     design = Design(launches=1, blocks=spec.search.max_blocks, k=2)
+    late = -float(np.log1p(-spec.objective.tolerance)) if behind is None else behind
+    shared = weather(noise, design, dice)
     passes = []
     for k in LIVE.num_speculative_tokens:
-        slower = 0.0 if k in (0, 1) else -float(np.log1p(-spec.objective.tolerance))
-        mine = _passes(noise, design, _replies(design, 2 if k else 0, dice), slower, dice)
+        slower = 0.0 if k in (0, 1) else late
+        mine = _passes(noise, k, _replies(design, 2 if k else 0, dice), slower, shared, dice)
         passes += [replace(p, num_speculative_tokens=k) for p in mine]
     return passes
 
@@ -212,7 +276,9 @@ def equal_pair(noise: Noise, design: Design, dice: np.random.Generator) -> list[
             name,
             k,
             repeat,
-            _passes(noise, design, mine, dice.normal(0.0, launch_sd), dice),
+            _passes(
+                noise, k, mine, dice.normal(0.0, launch_sd), weather(noise, design, dice), dice
+            ),
         )
         for repeat in range(design.launches)
         for (name, k), mine in replies.items()
@@ -230,20 +296,37 @@ def _replies(design: Design, k: int, dice: np.random.Generator) -> Mapping[tuple
     }
 
 
+def weather(
+    noise: Noise, design: Design, dice: np.random.Generator
+) -> Mapping[tuple[int, int], float]:
+    """What a block has in common with whatever else of its launch runs it: drift and slow minutes.
+
+    By (block, concurrency), as a log of time.
+    """
+    slope = float(dice.normal(0.0, noise.drift_sd))
+    return {
+        (block, c): slope * (block / max(design.blocks - 1, 1) - 0.5)
+        + dice.normal(0.0, noise.shared_sd(c))
+        for block in range(design.blocks)
+        for c in LEVELS
+    }
+
+
 def _passes(
     noise: Noise,
-    design: Design,
+    k: int,
     replies: Mapping[tuple[int, int], Pass],
     launch: float,
+    weather: Mapping[tuple[int, int], float],
     dice: np.random.Generator,
 ) -> list[Pass]:
-    slope = float(dice.normal(0.0, noise.drift_sd))
-    passes = []
-    for (block, c), mine in replies.items():
-        at = block / max(design.blocks - 1, 1) - 0.5
-        factor = float(np.exp(launch + slope * at + dice.normal(0.0, noise.pass_sd[c])))
-        passes.append(slowed(mine, factor))
-    return passes
+    return [
+        slowed(
+            mine,
+            math.exp(launch + weather[block, c] + dice.normal(0.0, noise.own_sd(c, k))),
+        )
+        for (block, c), mine in replies.items()
+    ]
 
 
 def _record(name: str, k: int, repeat: int, passes: Sequence[Pass]) -> Record:

@@ -31,7 +31,11 @@ def render(result: Mapping[str, Any]) -> str:
         "| client | version | tokens per CPU second | autotune / it | server's core | disturbed |",
         "|---|---|---|---|---|---|",
     ]
-    verdicts = [_ratio_verdict(clients, ours), _ttft_verdict(clients[OURS]["added_ttft_ms"])]
+    added = clients[OURS]["added_ttft_ms"]
+    verdicts = [
+        _ratio_verdict(clients, ours),
+        _ttft_verdict(added, result["settings"]["streams"]),
+    ]
     return "\n".join([_load(result), "", *head, *rows, "", *verdicts])
 
 
@@ -97,7 +101,7 @@ def _ratio_verdict(clients: Mapping[str, Any], ours: Sequence[float]) -> str:
     )
 
 
-def _ttft_verdict(repeats: Sequence[Sequence[float]]) -> str:
+def _ttft_verdict(repeats: Sequence[Sequence[float]], streams: int) -> str:
     values = [ms for repeat in repeats for ms in repeat]
     p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
     each = [percentile(repeat, 0.99) for repeat in repeats]
@@ -105,5 +109,19 @@ def _ttft_verdict(repeats: Sequence[Sequence[float]]) -> str:
     return (
         f"Goal: less than {GOAL_TTFT_MS:g} ms at p99 between autotune's TTFT and the server's own; "
         f"{met}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, most {max(values):.2f} ms over "
-        f"{len(values)} requests; p99 of a repeat from {min(each):.2f} to {max(each):.2f} ms."
+        f"{len(values)} requests; p99 of a repeat from {min(each):.2f} to {max(each):.2f} ms. "
+        f"By when they are sent: {_by_start(repeats, streams)}."
+    )
+
+
+def _by_start(repeats: Sequence[Sequence[float]], streams: int) -> str:
+    """The first request of each stream, which all come at once, apart from those that follow."""
+    parts = {
+        "all at once, as the pass begins": [ms for r in repeats for ms in r[:streams]],
+        "one by one, as replies end": [ms for r in repeats for ms in r[streams:]],
+    }
+    return "; ".join(
+        f"{when}, p50 {percentile(values, 0.5):.2f} ms, p99 {percentile(values, 0.99):.2f} ms"
+        for when, values in parts.items()
+        if values
     )

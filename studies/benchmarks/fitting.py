@@ -1,7 +1,8 @@
 """From recorded launches to the noise of the model: launch, pass, drift.
 
-Rules: pass and drift come from plain steps (K = 0), whose speed owes nothing to the text; the
-launch effect is what the means of equal launches differ by beyond what their passes explain.
+Rules: pass and drift come from plain steps (K = 0), whose speed owes nothing to the text; what is
+left of the pass effect side by side from the K of live launches; the launch effect is what the
+means of equal launches differ by beyond what their passes explain.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from calibration import LEVELS, Noise
 
-from autotune.core.noise import equal_launches, passes_at, scatter
+from autotune.core.noise import Passes, equal_launches, passes_at, passes_beside, scatter
 from autotune.core.study import Level
 from autotune.core.trial import Record
 
@@ -22,7 +23,7 @@ SMALLEST_SD = 0.002
 
 def fit(records: Sequence[Record]) -> Noise:
     """The noise that these records show."""
-    pass_sd = {c: _pass_sd(records, c) for c in LEVELS}
+    pass_sd = {c: _sd(passes_at(records, c)) for c in LEVELS}
     means = equal_launches(records, [Level(concurrency=c) for c in LEVELS])
     groups = [group for group in means if len(group) > 1]
     dof = sum(len(group) - 1 for group in groups)
@@ -32,12 +33,13 @@ def fit(records: Sequence[Record]) -> Noise:
         launch_sd=max(math.sqrt(max(between - explained, 0.0)), SMALLEST_SD),
         launch_dof=dof,
         pass_sd=pass_sd,
+        beside_sd={c: _sd(passes_beside(records, c)) for c in LEVELS},
         drift_sd=float(np.mean([_drift_sd(records, c) for c in LEVELS])),
     )
 
 
-def _pass_sd(records: Sequence[Record], concurrency: int) -> float:
-    squares, dof = scatter(passes_at(records, concurrency))
+def _sd(observed: Passes) -> float:
+    squares, dof = scatter(observed)
     return max(math.sqrt(squares / dof), SMALLEST_SD)
 
 
@@ -57,7 +59,7 @@ def _drift_sd(records: Sequence[Record], concurrency: int) -> float:
     table = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     at = np.linspace(-0.5, 0.5, table.shape[1])
     slopes = table @ at / float(at @ at)
-    noise = _pass_sd(records, concurrency) ** 2 / float(at @ at)
+    noise = _sd(passes_at(records, concurrency)) ** 2 / float(at @ at)
     return math.sqrt(max(float(slopes.var(ddof=1)) - noise, 0.0))
 
 

@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from calibration import Design, coverage, false_stops
+from calibration import Design, coverage, coverage_beside, false_stops
 from fitting import fit
 from measure_report import BEGIN, END, render
 from recording import CANDIDATE, K, demo_records, read_records, record
 from smoke import equal_pairs
-from widths import widths
+from widths import variance_ratios, widths
 
 from autotune.core.proportion import CONFIDENCE
 from autotune.files import write_text
@@ -38,6 +38,11 @@ DESIGNS = {
     "A/B, three launches and eight blocks each": (QUIET, Design(launches=3, blocks=8, k=2)),
     "A/A of one launch and four blocks each": (RESTLESS, Design(launches=1, blocks=4)),
     "A/A of three launches and four blocks each": (RESTLESS, Design(launches=3, blocks=4)),
+}
+BESIDE = {
+    "two K of one launch, three blocks": (QUIET, 3),
+    "two K of one launch, eight blocks": (QUIET, 8),
+    "two K of one launch, four blocks": (RESTLESS, 4),
 }
 
 
@@ -68,6 +73,9 @@ def calibrate(pairs: int, smoke: int) -> dict[str, Any]:
         covered = {
             f"{name}, {machine}": pool.submit(coverage, noises[machine], design, pairs)
             for name, (machine, design) in DESIGNS.items()
+        } | {
+            f"{name}, {machine}": pool.submit(coverage_beside, noises[machine], blocks, pairs)
+            for name, (machine, blocks) in BESIDE.items()
         }
         half = pairs // 2
         stops = [pool.submit(false_stops, noises[QUIET], half, seed) for seed in (0, 1)]
@@ -85,6 +93,10 @@ def calibrate(pairs: int, smoke: int) -> dict[str, Any]:
             },
             "noise": {name: asdict(noise) for name, noise in noises.items()},
             "widths": [asdict(w) for w in widths(records)],
+            "variance_ratios": {
+                QUIET: variance_ratios(demo_records()),
+                RESTLESS: variance_ratios(records),
+            },
             "coverage": {name: asdict(found.result()) for name, found in covered.items()},
             "false_stops": {
                 "launches": 2 * half,

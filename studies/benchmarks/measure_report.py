@@ -11,6 +11,7 @@ BEGIN = "<!-- measure: begin, by `make bench-measure` -->"
 END = "<!-- measure: end -->"
 COVERS = (0.93, 0.97)
 FALSE_STOPS = 0.05
+ENOUGH = 2.0
 RECORDINGS = {
     "quiet machine": "the recorded demo's launches",
     "restless machine": "the launches recorded here",
@@ -26,6 +27,7 @@ def render(result: Mapping[str, Any]) -> str:
             "### What a narrow interval costs",
             _widths(result["widths"]),
             _widths_verdict(result["widths"]),
+            _variance_ratios(result["variance_ratios"]),
             "### Whether intervals cover",
             _coverage(result["coverage"]),
             _coverage_verdict(result),
@@ -45,12 +47,15 @@ def _recorded(result: Mapping[str, Any]) -> str:
 
 
 def _noise(name: str, noise: Mapping[str, Any]) -> str:
-    by_level = ", ".join(f"{sd:.1%} at concurrency {c}" for c, sd in noise["pass_sd"].items())
+    by_level, beside = (
+        ", ".join(f"{sd:.1%} at concurrency {c}" for c, sd in noise[kind].items())
+        for kind in ("pass_sd", "beside_sd")
+    )
     which = RECORDINGS[name]
     return (
         f"- {name} ({which}): {noise['launch_sd']:.1%} between equal launches "
-        f"({noise['launch_dof']:g} degrees of freedom), {by_level} between equal passes, "
-        f"{noise['drift_sd']:.1%} of drift in a launch."
+        f"({noise['launch_dof']:g} degrees of freedom), {by_level} between equal passes, {beside} "
+        f"between those of one block in one launch, {noise['drift_sd']:.1%} of drift in a launch."
     )
 
 
@@ -92,6 +97,21 @@ def _widths_verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(["Goal: the unpaired width with at most half the tokens.", "", *lines])
 
 
+def _variance_ratios(machines: Mapping[str, Mapping[str, float]]) -> str:
+    """How many blocks the unpaired way needs where K are compared side by side."""
+    lines = [
+        f"- {name}: "
+        + ", ".join(f"{ratio:.1f} times at concurrency {c}" for c, ratio in ratios.items())
+        + f" ({'met' if min(ratios.values()) >= ENOUGH else 'NOT met'})."
+        for name, ratios in machines.items()
+    ]
+    told = (
+        "Estimates of K over the next K of one launch, without any model of their noise: as many "
+        "blocks as this takes the unpaired way for the same width (2 is half of the tokens)."
+    )
+    return "\n".join([told, "", *lines])
+
+
 def _coverage(designs: Mapping[str, Any]) -> str:
     head = (
         "| design | pairs | interval | covers at 1 | at 4 | overall | half width, overall |\n"
@@ -109,7 +129,17 @@ def _coverage(designs: Mapping[str, Any]) -> str:
 
 
 def _coverage_verdict(result: Mapping[str, Any]) -> str:
-    equal = {n: d for n, d in result["coverage"].items() if n.startswith("A/A,")}
+    equal = {
+        n: d
+        for n, d in result["coverage"].items()
+        if n.startswith(("A/A", "two K")) and n.endswith("quiet machine")
+    }
+    beside = [
+        d["covered"][level]
+        for n, d in result["coverage"].items()
+        if n.startswith("two K") and n.endswith("restless machine")
+        for level in USED
+    ]
     restless = {n: d for n, d in result["coverage"].items() if n.startswith("A/A of")}
     worst = [d["covered"][level] for d in restless.values() for level in USED]
     shares = [d["covered"][level] for d in equal.values() for level in USED]
@@ -126,6 +156,7 @@ def _coverage_verdict(result: Mapping[str, Any]) -> str:
             (
                 f"- On the restless one, whose launches differ far more than the prior says, they "
                 f"cover it in {min(worst):.1%} to {max(worst):.1%}: there only more launches help."
+                f" Two K of one launch of it: {min(beside):.1%} to {max(beside):.1%}."
             ),
             (
                 f"- Goal: a K within the tolerance of the best is stopped in at most "

@@ -9,8 +9,10 @@ Rule: both ways see the same recorded passes; the unpaired one draws the blocks 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +67,49 @@ def widths(records: Sequence[Record]) -> list[Width]:
         for c in LEVELS
         for found in _of_level(name, arms, c, noise)
     ]
+
+
+def variance_ratios(records: Sequence[Record]) -> dict[int, float]:
+    """By concurrency: the variance of unpaired estimates of K over K over that of paired ones.
+
+    Neighbouring K of every live launch, block by block, pooled. It is how many times as many blocks
+    the unpaired way needs for the same width. No interval is asked, and so no model of the noise.
+    """
+    launches: dict[str, dict[int, Record]] = defaultdict(dict)
+    for r in records:
+        if r.trial.live and r.trial.num_speculative_tokens:
+            launches[r.launch_id][r.trial.num_speculative_tokens] = r
+    pairs = [
+        (mine[one], mine[other])
+        for mine in launches.values()
+        for one, other in pairwise(sorted(mine))
+    ]
+    return {c: _variance_ratio([_logs(pair, c) for pair in pairs]) for c in LEVELS}
+
+
+def _logs(pair: tuple[Record, Record], concurrency: int) -> tuple[Floats, Floats]:
+    """Log throughputs and log times of a reply, (arm, block) each, of the blocks that both ran."""
+    found = [{p.block: p for p in _passes(r, concurrency)} for r in pair]
+    shared = sorted(found[0].keys() & found[1].keys())
+    everything = [p for passes in found for p in passes.values()]
+    tokens = sum(p.output_tokens for p in everything) / sum(p.requests for p in everything)
+    return (
+        np.array([[passes[b].log_throughput for b in shared] for passes in found]),
+        np.array([[-_seconds(passes[b], tokens) for b in shared] for passes in found]),
+    )
+
+
+def _seconds(measured: Pass, tokens: float) -> float:
+    if measured.steps is None:
+        raise ValueError("the recording has passes without step times")
+    return math.log(measured.steps.seconds_of(tokens))
+
+
+def _variance_ratio(pairs: Sequence[tuple[Floats, Floats]]) -> float:
+    weights = [throughput.shape[1] - 1 for throughput, _ in pairs]
+    unpaired = [float(t.var(axis=1, ddof=1).sum()) for t, _ in pairs]
+    paired = [float((speeds[0] - speeds[1]).var(ddof=1)) for _, speeds in pairs]
+    return float(np.average(unpaired, weights=weights) / np.average(paired, weights=weights))
 
 
 def _of_level(

@@ -3,10 +3,11 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 
-from autotune.cli.exits import MEANING, Exit
+from autotune.cli.exits import MEANING, VERIFIED, Exit
 
 HEAVY = (
     "aiohttp",
@@ -23,7 +24,20 @@ HEAVY = (
     "transformers",
     "vllm",
 )
-VERBS = ("run", "plan", "show", "report", "export", "ui", "clean")
+VERBS = (
+    "init",
+    "check",
+    "run",
+    "plan",
+    "show",
+    "explain",
+    "report",
+    "export",
+    "verify",
+    "serve",
+    "ui",
+    "clean",
+)
 
 _IMPORTED = """
 import json, runpy, sys
@@ -52,7 +66,9 @@ def imported(*words: str) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("words", [("import",), ("--help",), ("run", "--help")])
+@pytest.mark.parametrize(
+    "words", [("import",), ("--help",), ("run", "--help"), ("verify", "--help")]
+)
 def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
     """Neither importing the command line nor asking for help loads an engine or a plotter."""
     assert imported(*words) & set(HEAVY) == set()
@@ -68,12 +84,13 @@ def test_every_verb_has_help() -> None:
         assert "Usage: " in done.stdout
 
 
-def test_the_help_of_run_tells_every_exit_code() -> None:
+@pytest.mark.parametrize(("verb", "meaning"), [("run", MEANING), ("verify", VERIFIED)])
+def test_help_tells_every_exit_code(verb: str, meaning: Mapping[Exit, str]) -> None:
     """Scripts need them; they stand where people look for them."""
-    shown = " ".join(python("-m", "autotune", "run", "--help").stdout.split())
+    shown = " ".join(python("-m", "autotune", verb, "--help").stdout.split())
     for code in Exit:
         assert str(code.value) in shown
-        assert MEANING[code].split(",")[0] in shown
+        assert meaning[code].split(",")[0] in shown
 
 
 def test_version_prints_the_environment() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -45,7 +46,7 @@ def study(root: Path, killed: str) -> None:
     rig = make_rig(world, SPEC, root)
     ledger = make_ledger(rig)
     url = f"sqlite:///{rig.paths.database}"
-    about = {"file": "candidates.yaml", "fingerprint": FINGERPRINT, "storage": url}
+    about: dict[str, Any] = {"file": "candidates.yaml", "fingerprint": FINGERPRINT, "storage": url}
     save(SavedStudy(spec=SPEC, probe={}, **about), rig.paths)
     for launch in (make_launch(SPEC, "baseline", (0,)), make_launch(SPEC, "eagle", (0, 2))):
         try:

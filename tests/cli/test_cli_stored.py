@@ -4,6 +4,7 @@ import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -89,7 +90,11 @@ def shown_passes(root: Path, capsys: pytest.CaptureFixture[str], *hosts: HostLoa
     """The table of passes of a baseline whose six passes had these hosts in turn."""
     paths = StudyPaths(root=root, name=SPEC.name)
     storage = f"sqlite:///{paths.database}"
-    about = {"file": "candidates.yaml", "fingerprint": "f0f0f0f0", "storage": storage}
+    about: dict[str, Any] = {
+        "file": "candidates.yaml",
+        "fingerprint": "f0f0f0f0",
+        "storage": storage,
+    }
     save(SavedStudy(spec=SPEC, probe={}, **about), paths)
     record = make_record()
     assert record.measurement

@@ -45,7 +45,7 @@ def test_what_is_not_a_candidates_file_at_all(
 
 def test_a_missing_file_and_a_folder_say_what_to_do(tmp_path: Path) -> None:
     """The two commonest slips on the command line have their remedy."""
-    with pytest.raises(CandidatesFileError, match=r"copy the demo's candidates\.yaml"):
+    with pytest.raises(CandidatesFileError, match="autotune init MODEL"):
         load(tmp_path / "none.yaml")
     with pytest.raises(CandidatesFileError, match=r"name the candidates\.yaml in it"):
         load(tmp_path)

@@ -69,10 +69,19 @@ def test_a_range_of_k_holds_both_ends(one: int, other: int) -> None:
 
 
 @given(st.integers(1, 100))
-def test_memory_is_one_number(percent: int) -> None:
-    """Alone or as a list of one; more than one is refused until it is searched."""
+def test_one_memory_share_may_stand_alone(percent: int) -> None:
+    """A number is a list of one."""
     share = percent / 100
     assert parse_utilizations(share) == parse_utilizations([share]) == (share,)
-    for several in ([share, 1.0], [], {"low": share, "high": 1.0, "step": 0.1}):
-        with pytest.raises(ValueError, match="not built yet"):
-            parse_utilizations(several)
+
+
+@given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 99))
+def test_a_range_of_shares_holds_both_ends_and_has_the_numbers_of_a_list(
+    one: int, other: int, step: int
+) -> None:
+    """In steps from low; the search runs at high, so that is always there."""
+    low, high = sorted((one, other))
+    found = parse_utilizations({"low": low / 100, "high": high / 100, "step": step / 100})
+    expected = [*range(low, high + 1, step)]
+    assert found == tuple(x / 100 for x in ([*expected, high] if expected[-1] < high else expected))
+    assert parse_utilizations({"low": 0.6, "high": 0.8}) == (0.6, 0.65, 0.7, 0.75, 0.8)

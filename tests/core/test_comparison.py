@@ -17,7 +17,11 @@ from tests.builders import make_record
 
 EAGLE = ("eagle", 2)
 QUIET = PassEffect(sd=1e-6, dof=1e6)
-NOISE = Noise(launch=LaunchEffect(sd=0.0, dof=1e6, launches=0), passes={1: QUIET, 4: QUIET})
+NOISE = Noise(
+    launch=LaunchEffect(sd=0.0, dof=1e6, launches=0),
+    passes={1: QUIET, 4: QUIET},
+    beside={1: QUIET, 4: QUIET},
+)
 
 
 def passes_of(k: int, seed: int, blocks: int = 4, *, concurrency: int = 1) -> list[Pass]:
@@ -46,7 +50,7 @@ def by_steps(*records: Record, noise: Noise = NOISE) -> Estimate:
     return pair.steps
 
 
-PLAIN_RECORD = record_of(BASELINE, 0, passes_of(0, seed=1))
+PLAIN_RECORD = record_of(BASELINE, 0, passes_of(0, seed=1), launch_id="0")
 
 
 def test_the_mean_is_that_of_reply_times() -> None:
@@ -85,7 +89,7 @@ def test_text_that_both_arms_share_is_no_noise() -> None:
         for p in passes
         if p.steps
     ]
-    found = by_steps(record_of(BASELINE, 0, slower), record_of("eagle", 2, passes))
+    found = by_steps(record_of(BASELINE, 0, slower, launch_id="0"), record_of("eagle", 2, passes))
     assert found.mean == pytest.approx(math.log(1.25))
     assert found.margin < 1e-5
 
@@ -108,6 +112,31 @@ def test_the_pass_effect_is_part_of_it() -> None:
     assert by_steps(PLAIN_RECORD, record, noise=loud).variance == pytest.approx(
         quiet + 0.1**2 * (1 / 4 + 1 / 4)
     )
+
+
+def test_passes_side_by_side_share_their_weather() -> None:
+    """Two K of one launch carry what differs within a block, not what differs between launches."""
+    loud = replace(NOISE, passes={1: PassEffect(sd=0.1, dof=1e6)}, beside={1: QUIET})
+    one, other = record_of("eagle", 1, passes_of(1, 2)), record_of("eagle", 2, passes_of(2, 3))
+    together = arms([one, other])
+    apart = arms([one, replace(other, launch_id="2")])
+    within, between = (
+        compare(found["eagle", 1], found["eagle", 2], 1, loud) for found in (together, apart)
+    )
+    assert within
+    assert within.steps
+    assert between
+    assert between.steps
+    assert between.steps.variance == pytest.approx(within.steps.variance + 0.1**2 / 2)
+
+
+def test_arms_of_one_launch_are_compared_in_there_alone() -> None:
+    """A further launch of one of two K would bring its own launch effect into their ratio."""
+    one, other = record_of("eagle", 1, passes_of(1, 2)), record_of("eagle", 2, passes_of(2, 3))
+    elsewhere = record_of("eagle", 2, passes_of(2, 9), launch_id="2")
+    alone, both = (arms(records) for records in ([one, other], [one, other, elsewhere]))
+    expected = compare(alone["eagle", 1], alone["eagle", 2], 1, NOISE)
+    assert compare(both["eagle", 1], both["eagle", 2], 1, NOISE) == expected
 
 
 def test_without_step_times_the_throughput_decides() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.core.noise import (
+    BESIDE_PRIOR_SD,
     PASS_PRIOR_DOF,
     PASS_PRIOR_SD,
     PRIOR_DOF,
@@ -16,10 +17,13 @@ from autotune.core.noise import (
     LaunchEffect,
     equal_launches,
     launch_effect,
+    noise_of,
     pass_effect,
 )
 from autotune.core.statistics import Estimate
-from tests.builders import make_workload
+from autotune.core.steps import StepStats
+from autotune.core.trial import Measurement, Record
+from tests.builders import make_record, make_workload
 from tests.builders_study import make_screen
 
 
@@ -78,6 +82,54 @@ def test_without_passes_the_prior_counts() -> None:
         effect = pass_effect(observed)
         assert effect.sd == pytest.approx(PASS_PRIOR_SD)
         assert effect.dof == PASS_PRIOR_DOF
+
+
+def live_records(
+    dice: np.random.Generator, *, weather: float, own: float, acceptance: float = 0.0
+) -> list[Record]:
+    """One live launch; its blocks, its passes, and the tokens of its steps vary by so much."""
+    blocks = 40
+    slow = dice.normal(0, weather, blocks)
+    records = []
+    for k in (0, 1, 2, 3):
+        record = make_record("eagle", k, live=True, blocks=blocks)
+        assert record.measurement
+        passes = []
+        for p in record.measurement.passes:
+            factor = math.exp(slow[p.block] + dice.normal(0, own))
+            tokens = round(1000 * math.exp(dice.normal(0, acceptance if k else 0.0)))
+            steps = StepStats(
+                tokens=tokens, steps=500, merged=0, step_s=0.04 * factor, first_token_s=0.0
+            )
+            passes.append(replace(p, steps=steps))
+        records.append(replace(record, outcome=Measurement(passes=tuple(passes))))
+    return records
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 0.2])
+def test_slow_minutes_are_no_noise_between_the_k_of_a_launch(acceptance: float) -> None:
+    """What all K of a block have in common is left out, and so is the text of their replies."""
+    records = live_records(np.random.default_rng(4), weather=0.1, own=0.02, acceptance=acceptance)
+    noise = noise_of(records, make_workload().levels)
+    for c in (1, 4):
+        assert noise.side_by_side(c).sd == pytest.approx(0.02, rel=0.2)
+        assert noise.side_by_side(c).dof == PASS_PRIOR_DOF + 3 * 39
+
+
+def test_a_restless_machine_is_restless_side_by_side_until_its_passes_tell() -> None:
+    """The prior between passes of a block grows with the pass effect that was seen."""
+    calm = noise_of([], make_workload().levels)
+    assert calm.side_by_side(1).sd == pytest.approx(BESIDE_PRIOR_SD)
+    dice = np.random.default_rng(5)
+    seen = [
+        replace(live_records(dice, weather=0.0, own=0.1)[0], launch_id=str(i)) for i in range(4)
+    ]
+    plain = [replace(r, trial=replace(r.trial, live=False)) for r in seen]
+    restless = noise_of(plain, make_workload().levels)
+    assert restless.side_by_side(1).sd == pytest.approx(
+        BESIDE_PRIOR_SD * restless.of_passes(1, speculating=False).sd / PASS_PRIOR_SD
+    )
+    assert restless.of_passes(1, speculating=False).sd == pytest.approx(0.1, rel=0.15)
 
 
 def test_the_k_of_one_live_launch_are_one_observation() -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.trial import Cause
-from autotune.engines._metrics import counters, kv_cache_tokens, scrape
+from autotune.engines._metrics import counters, kv_cache_tokens, kv_cache_usage, scrape
 from autotune.errors import LaunchError
 
-RECORDED = (Path(__file__).parent / "metrics" / "vllm-0.32.0-eagle.txt").read_text()
+VERSIONS = Path(__file__).parent / "fixtures" / "versions"
+RECORDED = (VERSIONS / "v0.32.0-metrics.txt").read_text()
 """An EAGLE launch with K_max = 3 after some passes at K = 1 and two steps or so at K = 2."""
 SPEC = SpecCounters(drafts=47, draft_tokens=64, accepted_tokens=25, accepted_per_pos=(24, 1, 0))
 
@@ -83,7 +84,6 @@ def without(*words: str) -> str:
         "vllm:num_requests_waiting",
         "vllm:generation_tokens",
         "vllm:prompt_tokens",
-        "vllm:spec_decode_num_draft_tokens",
     ],
 )
 def test_what_no_pass_can_do_without_is_an_error(family: str) -> None:
@@ -93,6 +93,17 @@ def test_what_no_pass_can_do_without_is_an_error(family: str) -> None:
     assert told.value.cause is Cause.ENGINE_REFUSED
     assert f"/metrics shows no {family}" in told.value.detail
     assert "names of this engine's metrics are unknown" in told.value.remedy
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens_t"],
+)
+def test_half_the_counters_of_speculation_are_none(family: str) -> None:
+    """An engine that renamed one of them shows no acceptance, not one of 0, and is measured."""
+    read = counters(scrape(without(family)))
+    assert read.spec is None
+    assert read.generation_tokens == 74
 
 
 def test_what_a_pass_can_do_without_is_none() -> None:
@@ -134,6 +145,17 @@ def test_names_of_older_engines(old: str, value: float) -> None:
     """A gauge that was renamed is found under either name."""
     text = f'# TYPE {old} gauge\n{old}{{engine="0"}} {value}\n'
     assert scrape(text).total("kv_cache_usage") == value
+
+
+@pytest.mark.parametrize("name", ["vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc"])
+def test_the_fill_of_the_kv_cache_is_that_of_the_fullest_engine(name: str) -> None:
+    """Each engine has a cache of its own; a label may hold braces and blanks."""
+    rows = {"0": 0.25, "1": 0.5, "2": 0.125}
+    text = f"# HELP {name} KV-cache usage. 1 means 100 percent usage.\n# TYPE {name} gauge\n"
+    text += "".join(f'{name}{{engine="{e}",model_name="a {{b}} 7"}} {x}\n' for e, x in rows.items())
+    assert kv_cache_usage(text) == 0.5
+    assert kv_cache_usage(RECORDED) == 0.0
+    assert kv_cache_usage(without("cache_usage_perc")) is None
 
 
 def test_kv_cache_capacity() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.engines import _host, vllm
+from autotune.core.trial import Cause
+from autotune.engines import _host, _start
 from autotune.errors import LaunchError
 from autotune.ports import Engine, find
 from tests.engines.orders import order
@@ -20,9 +21,13 @@ case "$1" in
   --query-gpu=name) echo "NVIDIA Test"; echo "NVIDIA Test" ;;
   --query-gpu=index,uuid,clocks.sm,temperature.gpu,power.draw)
     echo "0, GPU-aaaa-1, 1980, 61, 402.17"; echo "1, GPU-bbbb-2, 1200, 84, [N/A]" ;;
+  --query-gpu=index,uuid,memory.total)
+    echo "0, GPU-aaaa-1, 81559"; echo "1, GPU-bbbb-2, 40960" ;;
   --query-gpu=index,uuid,memory.free)
     head -n 1 "{folder}/free" | tr ';' '\\n'
     [ "$(wc -l < "{folder}/free")" -le 1 ] || sed -i 1d "{folder}/free" ;;
+  --query-compute-apps=pid,process_name,used_memory)
+    echo "4711, /usr/bin/python3, 600"; echo "4712, vllm, 300"; echo "4713, x, [N/A]" ;;
 esac
 """
 
@@ -82,6 +87,12 @@ def test_the_gpus_of_others_do_not_count(gpus: Gpus, visible: str, free: tuple[i
     assert _host.free_memory(visible) == tuple(mib * MIB for mib in free)
 
 
+def test_the_memory_that_a_utilization_is_a_share_of(gpus: Gpus) -> None:
+    """The smallest of the GPUs in use."""
+    assert _host.total_memory() == 40960 * MIB
+    assert _host.total_memory("0") == 81559 * MIB
+
+
 def test_a_cpu_is_named_with_its_instructions() -> None:
     """Machines of one name differ by factors: results of the one are not those of the other."""
     _host._nvidia.cache_clear()
@@ -113,11 +124,30 @@ def test_memory_is_awaited_after_a_failed_start(
     assert gpus.left == 0
 
 
+_OCCUPIED = (
+    "ValueError: Free memory on device cuda:0 (0.1/1.0 GiB) on startup is less than desired GPU "
+    "memory utilization (0.9, 0.9 GiB). Decrease GPU memory utilization"
+)
+
+
+def test_memory_that_others_hold_is_awaited_and_they_are_named(gpus: Gpus, tmp_path: Path) -> None:
+    """The launch ends when there is what it asked for; the largest holder is told first."""
+    engine: Engine = find("engines", "vllm")
+    code = f"import sys; print({_OCCUPIED!r}); sys.exit(1)"
+    dies = order(tmp_path / "launch", launcher=(sys.executable, "-c", code))
+    gpus.tell((100, 100), (100, 100), (100, 100), (950, 100), (950, 950))
+    with pytest.raises(LaunchError) as told, engine.serve(dies):
+        pass
+    assert told.value.cause is Cause.MEMORY_OCCUPIED
+    assert "; held by pid 4711 (python3, 0.6 GiB), pid 4712 (vllm, 0.3 GiB)" in told.value.detail
+    assert gpus.left == 0
+
+
 def test_memory_that_never_comes_back_is_not_awaited_for_ever(
     gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else may have taken it: the next launch will tell."""
-    monkeypatch.setattr(vllm, "MEMORY_SETTLE_S", 0.3)
+    monkeypatch.setattr(_start, "MEMORY_SETTLE_S", 0.3)
     engine: Engine = find("engines", "vllm")
     dies = order(tmp_path / "launch", launcher=(sys.executable, "-c", "raise SystemExit(1)"))
     gpus.tell((1000, 1000), (10, 10))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from autotune.engines import live_k
+from autotune.core.trial import Cause
+from autotune.engines import _signs, live_k
 
 K_MAX = 5
 
@@ -39,6 +40,12 @@ class AsyncBase(Base):
     """The other one."""
 
 
+class Output:
+    """What of vLLM's SchedulerOutput is looked at."""
+
+    num_spec_tokens_to_schedule: int = 0
+
+
 @pytest.fixture
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins where vLLM would be imported from; gives the steps file."""
@@ -47,6 +54,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, key, base in (
         ("vllm.v1.core.sched.scheduler", "Scheduler", Base),
         ("vllm.v1.core.sched.async_scheduler", "AsyncScheduler", AsyncBase),
+        ("vllm.v1.core.sched.output", "SchedulerOutput", Output),
     ):
         module = ModuleType(name)
         setattr(module, key, base)
@@ -140,3 +148,19 @@ def test_the_file_goes_on_after_another_engine_process(steps: Path) -> None:
     scheduler.running = asking(3)
     scheduler.schedule()
     assert steps.read_text() == "1\n3\n"
+
+
+def test_an_engine_that_hands_its_worker_no_k_is_refused() -> None:
+    """In words that autotune reads in its log: the study goes on with one launch per K."""
+
+    class Older:
+        """As before 2026."""
+
+        num_scheduled_tokens: dict[str, int]
+
+    with pytest.raises(live_k.NoLiveKError) as told:
+        live_k.check_output(Older)
+    log = f"(EngineCore pid=7) ERROR 11-30 04:10:05 [core.py:9] NoLiveKError: {told.value}\n"
+    error = _signs.diagnose(log, starting=True, status="exit status 1")
+    assert error.cause is Cause.LIVE_K_NOT_IN_FORCE
+    live_k.check_output(Output)

@@ -19,7 +19,7 @@ BROKEN = {
     "no-memory": ("oom_at_start", "out_of_memory_start"),
     "crasher": ("crash_at_start", "crashed_start"),
     "no-cache": ("kv_too_small", "kv_cache_too_small"),
-    "no-disk": ("disk_full_at_start", "disk_full"),
+    "other-family": ("other_vocabulary", "vocabulary_mismatch"),
 }
 """Draft -> what is wrong with it, and the cause that must be told."""
 

@@ -36,7 +36,7 @@ def test_a_baseline_that_cannot_start(tmp_path: Path) -> None:
     done = study.run()
     assert done.code == 5, done.text
     assert "the baseline cannot run: out_of_memory_start: torch.OutOfMemoryError" in done.text
-    assert "remedy: lower gpu_memory_utilization" in done.text
+    assert "remedy: lower search.gpu_memory_utilization" in done.text
     assert len(study.launches) == 1
 
 

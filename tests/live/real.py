@@ -54,16 +54,36 @@ def demo() -> StudySpec:
 
 @contextmanager
 def serving(
-    folder: Path, candidate: Candidate | None, k: int, *, live: bool, **engine_args: JSON
+    folder: Path,
+    candidate: Candidate | None,
+    k: int,
+    *,
+    live: bool,
+    **engine_args: JSON,
 ) -> Iterator[Server]:
     """The demo's target, with a draft or plain, started as the tuner starts it."""
+    with serving_at(folder, candidate, k, live=live, share=MEMORY, engine_args=engine_args) as it:
+        yield it
+
+
+@contextmanager
+def serving_at(
+    folder: Path,
+    candidate: Candidate | None,
+    k: int,
+    *,
+    live: bool,
+    share: float,
+    engine_args: Mapping[str, JSON],
+) -> Iterator[Server]:
+    """The same at another gpu_memory_utilization."""
     spec = demo()
     target = replace(spec.target, engine_args={**spec.target.engine_args, **engine_args})
     spec = replace(spec, target=target)
     engine: Engine = find("engines", "vllm")
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "vllm.yaml"
-    config.write_text(render_engine_args(spec, candidate, k, MEMORY), encoding="utf-8")
+    config.write_text(render_engine_args(spec, candidate, k, share), encoding="utf-8")
     order = ServeOrder(
         config_file=config,
         folder=folder,

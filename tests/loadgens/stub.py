@@ -85,9 +85,22 @@ class Seen:
     open: int = 0
     in_flight: list[int] = field(default_factory=list)
     """Requests in flight just after each one came."""
+    greetings: int = 0
+    """GETs that came."""
+    answered: int = 0
+    """GETs that were answered."""
+    answered_before: list[int] = field(default_factory=list)
+    """GETs that had been answered when each request came."""
     remaining: list[int] = field(default_factory=list)
     """Requests in flight just after each one ended."""
     now: int = 0
+
+    @contextmanager
+    def greeting(self) -> Iterator[int]:
+        """Count a GET in, and out when it was answered; gives its number."""
+        self.greetings += 1
+        yield self.greetings - 1
+        self.answered += 1
 
     @asynccontextmanager
     async def request(self, head: bytes, body: bytes) -> AsyncIterator[int]:
@@ -97,6 +110,7 @@ class Seen:
         self.bodies.append(json.loads(body))
         self.now += 1
         self.in_flight.append(self.now)
+        self.answered_before.append(self.answered)
         try:
             yield index
         finally:
@@ -104,16 +118,20 @@ class Seen:
             self.remaining.append(self.now)
 
 
+def welcome(index: int) -> Iterable[Step]:
+    """Every GET is answered at once."""
+    return [plain(200, b"")]
+
+
 @contextmanager
-def stub(script: Script) -> Iterator[Seen]:
-    """Serve the script on a free port of loopback, in a thread of its own."""
+def stub(script: Script, greeting: Script = welcome) -> Iterator[Seen]:
+    """Serve the script of POST and that of GET on a free port of loopback, in a thread."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     seen = Seen(f"http://127.0.0.1:{listener.getsockname()[1]}")
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    thread = threading.Thread(
-        target=loop.run_until_complete, args=(_serve(listener, script, seen, stop),)
-    )
+    served = _serve(listener, (script, greeting), seen, stop)
+    thread = threading.Thread(target=loop.run_until_complete, args=(served,))
     thread.start()
     try:
         yield seen
@@ -123,12 +141,14 @@ def stub(script: Script) -> Iterator[Seen]:
         loop.close()
 
 
-async def _serve(listener: socket.socket, script: Script, seen: Seen, stop: asyncio.Event) -> None:
+async def _serve(
+    listener: socket.socket, scripts: tuple[Script, Script], seen: Seen, stop: asyncio.Event
+) -> None:
     talks: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.connections += 1
-        task = asyncio.ensure_future(_talk(reader, writer, script, seen))
+        task = asyncio.ensure_future(_talk(reader, writer, *scripts, seen))
         talks.add(task)
         task.add_done_callback(talks.discard)
 
@@ -142,18 +162,26 @@ async def _serve(listener: socket.socket, script: Script, seen: Seen, stop: asyn
 
 
 async def _talk(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, script: Script, seen: Seen
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    script: Script,
+    greeting: Script,
+    seen: Seen,
 ) -> None:
     seen.open += 1
     try:
-        while True:
+        going = True
+        while going:
             head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /health "):
+                with seen.greeting() as index:
+                    going = await _play(writer, greeting(index))
+                continue
             lines = head.lower().split(b"\r\n")
             length = next(x for x in lines if x.startswith(b"content-length:"))
             body = await reader.readexactly(int(length.partition(b":")[2]))
             async with seen.request(head, body) as index:
-                if not await _play(writer, script(index)):
-                    return
+                going = await _play(writer, script(index))
     except (asyncio.IncompleteReadError, ConnectionError):
         return
     finally:

@@ -123,7 +123,7 @@ def result() -> dict[str, Any]:
         }
         for name, rate in rates.items()
     }
-    load = {"streams": 64, "tokens_per_s": 50.0, "requests": 2, "tokens": 100, "repeats": 2}
+    load = {"streams": 1, "tokens_per_s": 50.0, "requests": 2, "tokens": 100, "repeats": 2}
     machine = {
         "cpu": "A CPU",
         "cores": 2,
@@ -141,6 +141,8 @@ def test_the_section_gives_ratios_with_their_spread() -> None:
     assert f"{row} 12% | 3% |" in text
     assert "; met, the smaller mean ratio is 3.00." in text
     assert "; met: p50 0.20 ms, p99 0.40 ms, most 0.40 ms over 4 requests" in text
+    assert "all at once, as the pass begins, p50 0.10 ms, p99 0.30 ms;" in text
+    assert "one by one, as replies end, p50 0.20 ms, p99 0.40 ms." in text
     assert "A CPU, 2 cores" in text
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.diagnosis import explain
 from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
 from autotune.core.replychecks import NO_CHECKS, check_replies
@@ -13,6 +14,7 @@ from autotune.core.trial import Record, Stage
 from autotune.trackers._facts import (
     Value,
     cut,
+    diagnosis_tags,
     finite,
     metrics,
     params,
@@ -24,6 +26,7 @@ from autotune.trackers._facts import (
 )
 from autotune.trackers._store import artifact_location, resolve, without_password
 from tests.builders import make_failure, make_record, make_spec
+from tests.builders_demo import DEMO, demo_study
 from tests.builders_replies import make_reply
 from tests.builders_study import make_open_records, make_open_spec, make_study_records
 
@@ -201,3 +204,15 @@ def test_a_rate_stands_in_the_names() -> None:
     names = {v.name for v in result_metrics(recommend(spec, records))}
     assert {"e2e_speedup.eagle.c4", "confirmed_e2e_speedup.eagle.c4"} <= names
     assert not {"speedup.eagle.c4", "e2e_speedup.eagle.overall"} & names
+
+
+def test_diagnoses_are_tags_by_candidate_and_none_is_said() -> None:
+    """A tag of an earlier end of the study is overwritten, and the next change stands beside."""
+    records = demo_study()
+    shown = diagnosis_tags(explain(DEMO, records, recommend(DEMO, records)))
+    assert shown["diagnosis.eagle"].startswith("draft_not_aligned, draft_too_slow at concurrency 4")
+    assert shown["diagnosis.study"] == "small_target at concurrency 1"
+    assert shown["next_change"].startswith("num_speculative_tokens_per_batch_size of ngram")
+    assert all(len(text) <= 500 for text in shown.values())
+    nothing = diagnosis_tags(explain(DEMO, [], recommend(DEMO, [])))
+    assert nothing["diagnosis.eagle"] == "none"

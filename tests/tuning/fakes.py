@@ -87,6 +87,8 @@ class World:
     """May raise, or give the error with which every request of the pass fails."""
     start_trouble: Callable[[str], object] = str
     """May raise when a server of this candidate is started."""
+    end_trouble: Callable[[str], object] = str
+    """May raise when a server of this candidate has ended."""
     force_k: int | None = None
     """The K that the scheduler has in force, whatever was asked for."""
     lag_s: float = 0.0
@@ -136,6 +138,7 @@ class World:
         finally:
             self.servers -= 1
             self.log.append("stop")
+            self.end_trouble(about["candidate"])
 
     def run(
         self,

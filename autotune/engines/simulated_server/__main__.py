@@ -30,13 +30,9 @@ from autotune.engines.simulated_server.api import Api
 from autotune.engines.simulated_server.engine import Engine, EngineDiedError
 from autotune.engines.simulated_server.flags import parse_options
 from autotune.engines.simulated_server.http11 import listen
-from autotune.engines.simulated_server.launch import (
-    Launch,
-    StartError,
-    check_start,
-    read_speculation,
-)
+from autotune.engines.simulated_server.launch import Launch, StartError, read_speculation
 from autotune.engines.simulated_server.metrics import Metrics
+from autotune.engines.simulated_server.starting import check_start
 from autotune.engines.simulated_server.world import World, parse_world
 
 _WORKER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"

@@ -1,10 +1,9 @@
 """One launch: its flags and the world put together, and what follows from them before it serves.
 
-Rule: a fault that belongs to the start, and memory that does not suffice, end in StartError with
-the line that vLLM prints for it; every number here follows from the flags, the world and the seed.
+Rule: what is wrong with the start ends in StartError with the line that vLLM prints for it; every
+number here follows from the flags, the world and the seed.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -15,7 +14,6 @@ from autotune.engines.simulated_server.model import METHODS, Method
 from autotune.engines.simulated_server.world import Draft, World
 
 BLOCK_SIZE = 16
-_SEE = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
 _SPEC_FIELDS = """
     method model num_speculative_tokens draft_tensor_parallel_size tensor_parallel_size
     quantization moe_backend attention_backend kv_cache_dtype max_model_len revision
@@ -188,25 +186,6 @@ def _retuned(draft: Draft, lookup_max: int | None) -> Draft:
     )
 
 
-def check_start(launch: Launch) -> None:
-    """Raise what a fault, or the memory, has against this start."""
-    for what, line in _start_lines(launch).items():
-        if launch.fault(what) is not None:
-            raise StartError(line)
-    memory, utilization = launch.world.memory, launch.options.gpu_memory_utilization
-    wanted = utilization * memory.total_gib
-    if wanted > memory.free_gib:
-        raise StartError(_too_much(launch, wanted))
-    if launch.kv_gib <= 0:
-        raise StartError(
-            "ValueError: No available memory for the cache blocks. Try increasing "
-            "`gpu_memory_utilization` when initializing the engine (this flag also controls CPU "
-            f"memory reservation on the CPU backend, despite its name). {_SEE}"
-        )
-    if launch.kv_tokens < launch.options.max_model_len:
-        raise StartError(_kv_too_small(launch, launch.kv_tokens))
-
-
 def out_of_memory(launch: Launch) -> str:
     """How the device says that it has no more memory."""
     total = launch.world.memory.total_gib
@@ -220,44 +199,4 @@ def out_of_memory(launch: Launch) -> str:
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
         f"total capacity of {total:.2f} GiB of which 1.21 GiB is free. Including non-PyTorch "
         f"memory, this process has {total - 1.21:.2f} GiB memory in use."
-    )
-
-
-def _start_lines(launch: Launch) -> dict[str, str]:
-    return {
-        "disk_full_at_start": "OSError: [Errno 28] No space left on device: "
-        f"'{os.path.expanduser('~')}/.cache/vllm/torch_compile_cache'",  # noqa: PTH111
-        "crash_at_start": "RuntimeError: CUDA error: an illegal memory access was encountered",
-        "oom_at_start": out_of_memory(launch),
-        "kv_too_small": _kv_too_small(launch, launch.options.max_model_len // 2),
-    }
-
-
-def _too_much(launch: Launch, wanted: float) -> str:
-    memory, options = launch.world.memory, launch.options
-    room = f"({memory.free_gib:.2f}/{memory.total_gib:.2f} GiB) on startup is less than desired"
-    asked = f"({options.gpu_memory_utilization}, {wanted:.2f} GiB)."
-    if launch.world.device == "cpu":
-        return (
-            f"ValueError: Available memory on node 0 {room} CPU memory utilization {asked} On the "
-            "CPU backend, the `--gpu-memory-utilization` flag controls the fraction of CPU memory "
-            "reserved (despite its name). To resolve: decrease `--gpu-memory-utilization` (e.g. "
-            "`--gpu-memory-utilization 0.5`) or reduce CPU memory used by other processes."
-        )
-    return (
-        f"ValueError: Free memory on device cuda:0 {room} GPU memory utilization {asked} Decrease "
-        "GPU memory utilization or reduce GPU memory used by other processes."
-    )
-
-
-def _kv_too_small(launch: Launch, fits: int) -> str:
-    per_token = launch.world.memory.kv_gib_per_1k_tokens / 1000
-    length = launch.options.max_model_len
-    return (
-        "ValueError: To serve at least one request with the model's max seq len "
-        f"({length}), ({length * per_token:.2f} GiB KV cache is needed, which is larger than the "
-        f"available KV cache memory ({fits * per_token:.2f} GiB). Based on the available memory, "
-        f"the estimated maximum model length is {fits}. Try increasing `gpu_memory_utilization` "
-        "(which also controls CPU memory on the CPU backend) or decreasing `max_model_len` when "
-        f"initializing the engine. {_SEE}"
     )

@@ -26,12 +26,20 @@ T = TypeVar("T")
 
 FAULTS = (
     # instead of a start
+    "compiled_for_another_k",
     "crash_at_start",
     "disk_full_at_start",
     "hang_at_start",
     "kv_too_small",
+    "memory_held",
+    "network_down",
     "never_healthy_but_listening",
+    "no_package",
+    "no_weights",
+    "oom_at_capture",
     "oom_at_start",
+    "other_vocabulary",
+    "other_weights",
     "port_collision_once",
     # while serving; the value says when, how often or how much
     "compiles_at",
