@@ -20,7 +20,7 @@ def section(report: str) -> str:
 def test_the_report_says_what_holds_and_what_to_change_next() -> None:
     """Of the recorded demo: each diagnosis with numbers and remedy, each step taken apart."""
     told = section(render_report(DEMO, demo_study(), recommend(DEMO, demo_study()), {}))
-    assert "**Next:** num_speculative_tokens_per_batch_size of ngram" in told
+    assert "**Next:** prompt_lookup_min of ngram: 2, because low_acceptance" in told
     assert re.search(
         r"\| draft-2l \| 4 \| draft_too_slow \| the draft takes \d\.\d ms \(2\d%", told
     )

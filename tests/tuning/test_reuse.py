@@ -148,7 +148,7 @@ def test_a_candidate_taken_out_of_the_file_is_left_alone() -> None:
 
 def test_a_failed_baseline_is_tried_again_by_the_next_run() -> None:
     """Other failures stay, unless all are asked for."""
-    failure = Failure(cause=Cause.DISK_FULL, detail="no space")
+    failure = Failure(cause=Cause.ENGINE_REFUSED, detail="unrecognized arguments")
     baseline = replace(make_record(stage=Stage.BASELINE), outcome=failure, launch_id="001")
     candidate = replace(record(), outcome=failure, launch_id="002")
     good = replace(record(), launch_id="003")
