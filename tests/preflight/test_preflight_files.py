@@ -269,6 +269,8 @@ def test_two_copies_of_one_draft_are_one_candidate() -> None:
         name="b", method="draft_model", model="/b", weights="77", num_speculative_tokens=(9,)
     )
     assert said(facts(first, other), "twin_weights") == []
+    simulated = facts(first, second, probe={"device": "simulated"})
+    assert said(simulated, "twin_weights") == []
 
 
 def test_an_adapter_that_is_missing_or_too_large_is_the_target_s(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def twin_weights(facts: Facts) -> Iterator[Finding]:
     """No two candidates are the same draft under two paths."""
     seen: dict[tuple[object, ...], Candidate] = {}
     for candidate in facts.spec.candidates:
-        if not candidate.weights:
+        if not candidate.weights or not facts.real:
             continue
         parts = (candidate.settings, candidate.engine_args, candidate.space)
         settings = [str(sorted((key, str(value)) for key, value in p.items())) for p in parts]
