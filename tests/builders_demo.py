@@ -6,7 +6,7 @@ from functools import cache
 from recording import demo_records
 
 from autotune.core.study import Candidate, StudySpec
-from autotune.core.trial import Record
+from autotune.core.trial import Record, Trial
 from tests.builders import make_spec, make_workload
 
 CANDIDATES = (
@@ -36,9 +36,11 @@ DEMO: StudySpec = make_spec(
 @cache
 def demo_study() -> list[Record]:
     """Its records; only to be read."""
-    return [
-        replace(
-            r, trial=replace(r.trial, candidate=NAMES.get(r.trial.candidate, r.trial.candidate))
-        )
-        for r in demo_records()
-    ]
+    return [replace(r, trial=_named(r.trial)) for r in demo_records()]
+
+
+def _named(trial: Trial) -> Trial:
+    """With the candidate's name and the memory of the specification."""
+    name = NAMES.get(trial.candidate, trial.candidate)
+    share = DEMO.search.gpu_memory_utilization[0]
+    return replace(trial, candidate=name, gpu_memory_utilization=share)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from autotune.cli.showing import Opened, console, nothing_measured, open_study
+from autotune.core.causes import CAUSES
 from autotune.core.diagnosis import Explanation, Finding, explain
 from autotune.core.diagnosis.case import Case
 from autotune.core.diagnosis.words import (
@@ -140,4 +141,5 @@ def _model(case: Case) -> Iterator[str]:
 
 
 def _failure(failure: Failure) -> str:
-    return f"{failure.cause.value}: {failure.detail}; {failure.remedy}"
+    remedy = failure.remedy or CAUSES[failure.cause].remedy
+    return f"{failure.cause.value}: {failure.detail}; {remedy}"

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: every diagnosis, from the table in use.
+"""docs/troubleshooting.md: every diagnosis and every cause of a failure, from the tables in use.
 
 Rule: nothing is written by hand; `python -m autotune.reporting.troubleshooting` renews the file,
 and a test fails when it is old.
@@ -6,6 +6,7 @@ and a test fails when it is old.
 
 from pathlib import Path
 
+from autotune.core.causes import CAUSES
 from autotune.core.diagnosis import DIAGNOSES
 from autotune.reporting.tables import Table, markdown
 
@@ -30,13 +31,24 @@ _DIAGNOSES = """\
 A diagnosis needs enough drafts and passes, and the whole of its figure's interval beyond the
 threshold; more than one may hold. Change one thing at a time: `explain` names the next one.
 """
+_CAUSES = """\
+## Failures
+
+A launch or a K that gives no number is a failure with a cause. The study goes on with the others,
+as the last column says; the whole log is in `studies/<study>/launches/NNN/engine.log`.
+"""
 
 
 def text() -> str:
     """The page as it should be."""
     diagnoses: Table = [["diagnosis", "sign", "remedy"]]
     diagnoses += [[f"`{row.id}`", row.sign, row.remedy] for row in DIAGNOSES]
-    parts = (_HEAD, _DIAGNOSES, markdown(diagnoses), "")
+    causes: Table = [["cause", "sign", "remedy", "then"]]
+    causes += [
+        [f"`{cause.value}`", row.sign, row.remedy, row.policy.value.replace("_", " ")]
+        for cause, row in CAUSES.items()
+    ]
+    parts = (_HEAD, _DIAGNOSES, markdown(diagnoses), "", _CAUSES, markdown(causes), "")
     return "\n".join(parts)
 
 

@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from autotune.core.causes import CAUSES
 from autotune.core.diagnosis import DIAGNOSES, Diagnosis
 from autotune.core.recommendation import recommend
+from autotune.core.trial import Cause
 from autotune.reporting.report import render_report
 from autotune.reporting.troubleshooting import FILE, text
 from tests.builders_demo import DEMO, demo_study
@@ -20,7 +22,7 @@ def section(report: str) -> str:
 def test_the_report_says_what_holds_and_what_to_change_next() -> None:
     """Of the recorded demo: each diagnosis with numbers and remedy, each step taken apart."""
     told = section(render_report(DEMO, demo_study(), recommend(DEMO, demo_study()), {}))
-    assert "**Next:** prompt_lookup_min of ngram: 2, because low_acceptance" in told
+    assert "**Next:** num_speculative_tokens_per_batch_size of ngram" in told
     assert re.search(
         r"\| draft-2l \| 4 \| draft_too_slow \| the draft takes \d\.\d ms \(2\d%", told
     )
@@ -53,10 +55,12 @@ def test_the_page_of_troubleshooting_is_up_to_date() -> None:
     assert FILE.read_text(encoding="utf-8") == text()
 
 
-def test_every_diagnosis_is_on_the_page_once() -> None:
-    """No row without a sign and a remedy."""
+def test_every_diagnosis_and_every_cause_is_on_the_page_once() -> None:
+    """No row without a sign and a remedy, no cause without a row."""
     rows = [line.split(" | ") for line in text().splitlines() if line.startswith("| `")]
-    assert [row[0].strip("| `") for row in rows] == [row.id for row in DIAGNOSES]
+    names = [row[0].strip("| `") for row in rows]
+    assert sorted(names) == sorted([*(row.id for row in DIAGNOSES), *(c.value for c in Cause)])
+    assert set(CAUSES) == set(Cause)
     assert all(len(cell) > 3 for row in rows for cell in row)
 
 

@@ -212,7 +212,7 @@ def test_diagnoses_are_tags_by_candidate_and_none_is_said() -> None:
     shown = diagnosis_tags(explain(DEMO, records, recommend(DEMO, records)))
     assert shown["diagnosis.eagle"].startswith("draft_not_aligned, draft_too_slow at concurrency 4")
     assert shown["diagnosis.study"] == "small_target at concurrency 1"
-    assert shown["next_change"].startswith("prompt_lookup_min of ngram: 2")
+    assert shown["next_change"].startswith("num_speculative_tokens_per_batch_size of ngram")
     assert all(len(text) <= 500 for text in shown.values())
     nothing = diagnosis_tags(explain(DEMO, [], recommend(DEMO, [])))
     assert nothing["diagnosis.eagle"] == "none"

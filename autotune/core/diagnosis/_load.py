@@ -18,7 +18,9 @@ FIRST_TOKEN = 0.5
 can shorten, so even for free it could not double the speed (Amdahl 1967)."""
 MIN_REPLIES = 20
 """Replies below which their length says little."""
-VERIFICATION = frozenset({Cause.OUT_OF_MEMORY_RUNTIME, Cause.OUT_OF_MEMORY_START})
+VERIFICATION = frozenset(
+    {Cause.OUT_OF_MEMORY_RUNTIME, Cause.OUT_OF_MEMORY_CAPTURE, Cause.OUT_OF_MEMORY_START}
+)
 """At graph capture or in a step: activations and graphs grow with K + 1 tokens for each request."""
 
 

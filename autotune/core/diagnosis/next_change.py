@@ -8,6 +8,7 @@ what promises more; a promise that is no better than what is there is no reason 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from autotune.core.causes import CAUSES
 from autotune.core.diagnosis.case import Case, Cases
 from autotune.core.diagnosis.table import Finding
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS, Drafting
@@ -133,7 +134,7 @@ def _of_failures(study: Cases) -> Iterator[Change]:
         record, failure = case.failures[-1]
         k = record.trial.num_speculative_tokens
         yield Change(
-            what=f"for {case.name}: {failure.remedy}",
+            what=f"for {case.name}: {failure.remedy or CAUSES[failure.cause].remedy}",
             why=f"{failure.cause.value} at K = {k}, so that nothing of it was measured",
         )
 
