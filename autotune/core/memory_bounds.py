@@ -12,12 +12,7 @@ from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Record
 
 TOO_SMALL = frozenset(c for c, row in CAUSES.items() if row.direction is Direction.FROM_BELOW)
-TOO_LARGE = frozenset(
-    {
-        *(c for c, row in CAUSES.items() if row.direction is Direction.FROM_ABOVE),
-        Cause.MEMORY_OCCUPIED,  # by others for a moment, or for good
-    }
-)
+TOO_LARGE = frozenset(c for c, row in CAUSES.items() if row.direction is Direction.FROM_ABOVE)
 
 
 def bounds(records: Sequence[Record], name: str, k: int) -> tuple[float | None, float | None]:

@@ -176,9 +176,10 @@ def whose_memory(error: LaunchError, others: Sequence[Holder], *, gpu: bool) -> 
     if gpu:  # their ids may be out of sight, in other containers
         held = max(held, total - free - GPU_RESERVE_GIB)
     if free + held < wanted:
-        return LaunchError(Cause.UTILIZATION_TOO_HIGH, error.detail)
+        return LaunchError(Cause.UTILIZATION_TOO_HIGH, error.detail, after_s=error.after_s)
     told = ", ".join(h.told() for h in others[:HOLDERS_TOLD]) or "processes out of sight"
-    return LaunchError(error.cause, f"{error.detail}; held by {told}")
+    detail = f"{error.detail}; held by {told}"
+    return LaunchError(error.cause, detail, after_s=error.after_s)
 
 
 def wait_for_memory(error: LaunchError, visible: str) -> None:

@@ -173,7 +173,7 @@ def test_a_peak_of_nothing_is_not_known() -> None:
         (Cause.OUT_OF_MEMORY_START, 1, 0.9),
         (Cause.OUT_OF_MEMORY_RUNTIME, 1, 0.9),
         (Cause.MEMORY_OCCUPIED, 1, None),
-        (Cause.MEMORY_OCCUPIED, TRIES, 0.9),
+        (Cause.MEMORY_OCCUPIED, TRIES, None),
         (Cause.KV_CACHE_TOO_SMALL, 1, None),
         (Cause.CRASHED_START, 1, None),
     ],

@@ -146,14 +146,19 @@ def test_a_candidate_taken_out_of_the_file_is_left_alone() -> None:
     assert usable([record()], record().fingerprint, spec) == []
 
 
-def test_a_failed_baseline_is_tried_again_by_the_next_run() -> None:
-    """Other failures stay, unless all are asked for."""
-    failure = Failure(cause=Cause.ENGINE_REFUSED, detail="unrecognized arguments")
+@pytest.mark.parametrize(
+    ("cause", "again"), [(Cause.CRASHED_START, {"001:0"}), (Cause.DISK_FULL, {"001:0", "002:1"})]
+)
+def test_a_failure_of_the_machine_is_tried_again_by_the_next_run(
+    cause: Cause, again: set[str]
+) -> None:
+    """And the baseline's, whatever it was; other failures stay, unless all are asked for."""
+    failure = Failure(cause=cause, detail="no more")
     baseline = replace(make_record(stage=Stage.BASELINE), outcome=failure, launch_id="001")
     candidate = replace(record(), outcome=failure, launch_id="002")
     good = replace(record(), launch_id="003")
     stored = [baseline, candidate, good]
-    assert to_retry(stored, everything=False) == {record_id(baseline)}
+    assert to_retry(stored, everything=False) == again
     assert to_retry(stored, everything=True) == {record_id(baseline), record_id(candidate)}
 
 
