@@ -28,10 +28,15 @@ SPEEDUPS: dict[str, dict[int, dict[int, float]]] = {
 
 
 def tput_of(candidate: str, k: int, *, scale: float = 1.0) -> dict[int, float]:
-    """Tokens per second by concurrency; `scale` moves the gain of every candidate."""
+    """Tokens per second by concurrency; `scale` moves the gain of every candidate.
+
+    A K that is not in the table is slower than the next one below it.
+    """
     if k == 0:
         return dict(BASE)
-    return {c: BASE[c] * SPEEDUPS[candidate][c][k] * scale for c in BASE}
+    below = max(known for known in SPEEDUPS[candidate][1] if known <= k)
+    slower = scale * 0.97 ** (k - below)
+    return {c: BASE[c] * SPEEDUPS[candidate][c][below] * slower for c in BASE}
 
 
 def make_screen(candidate: str, launch_id: str, *, scale: float = 1.0) -> list[Record]:

@@ -103,10 +103,10 @@ def run(
     ] = False,
 ) -> None:
     """Run a study, or go on with it; ends with a verdict, a report and best-config.yaml."""
-    from autotune.cli import running  # noqa: PLC0415
+    from autotune.cli import planning, running  # noqa: PLC0415
 
     if dry_run:
-        running.plan(file, budget, storage, argv=True)
+        planning.plan(file, budget, storage, argv=True)
         return
     raise typer.Exit(running.run(file, budget, storage, retry_failed=retry_failed))
 
@@ -130,9 +130,9 @@ def check(
 @app.command()
 def plan(file: FileArg, budget: BudgetOption = None, storage: StorageOption = None) -> None:
     """Print what a run would launch and how long it would take; start nothing."""
-    from autotune.cli import running  # noqa: PLC0415
+    from autotune.cli import planning  # noqa: PLC0415
 
-    running.plan(file, budget, storage, argv=False)
+    planning.plan(file, budget, storage, argv=False)
 
 
 @app.command()

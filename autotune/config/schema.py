@@ -73,7 +73,9 @@ class SearchSection(Section):
     """What is tried and what it may cost."""
 
     num_speculative_tokens: Ks = _SEARCH.num_speculative_tokens
-    """The K to try: a number, a rising list, or {low, high}. K = 0 is always measured."""
+    """The K to try: a number, a rising list, or {low, high}. K = 0 is always measured. Few of them
+    come first, then those around the best; while the largest is the best and the curve rises, up to
+    four times as large ones are tried."""
     gpu_memory_utilization: Utilizations = Field(
         default=_SEARCH.gpu_memory_utilization,
         json_schema_extra={"default": _SEARCH.gpu_memory_utilization[0]},
@@ -84,11 +86,12 @@ class SearchSection(Section):
     headroom."""
     budget: Duration | None = None
     """Wall-clock time for the whole study, such as 90s, 18m, 1h30m (a number is seconds); without
-    it every K gets max_blocks."""
+    it a K that may be the answer gets max_blocks."""
     start_timeout: Duration = _SEARCH.start_timeout_s
     """How long a server may take to complete its first request; raise it for large models."""
     min_blocks: int = _SEARCH.min_blocks
-    """Blocks of prompts that every K gets at least; two where the budget is far too small."""
+    """Blocks of prompts that a K gets at least, where it is measured; two where the budget is far
+    too small."""
     max_blocks: int = _SEARCH.max_blocks
     """Blocks of prompts that a K gets at most, if the prompts fill that many."""
     confirm_rounds: int = _SEARCH.confirm_rounds

@@ -101,7 +101,9 @@ def settle(state: State, level: Level, active: Sequence[int], looks: int) -> lis
     """
     found, name, c = state.comparer, state.launch.name, level.concurrency
     rivals = [k for k in active if k > 0 and found.found[name, k].passes(c)]
-    best = _leader(state, found, [k for k in rivals if _allowed(state, found, (name, k), level)], c)
+    best = _leader(
+        state, found, [k for k in rivals if allowed(state.spec, found, (name, k), level)], c
+    )
     if best is None:
         return []
     tests = looks * max(len(state.launch.num_speculative_tokens) - 1, 1)
@@ -127,30 +129,69 @@ def settle(state: State, level: Level, active: Sequence[int], looks: int) -> lis
     ]
 
 
-def cannot_win(state: State, looks: int) -> str | None:
-    """Why no K of the launch can be the answer; None while one still may.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Some K of a candidate at some levels, and whom they are up against."""
 
-    Every K must be beaten overall: by plain decoding with the gain that is asked for, or by the
-    best K of another candidate. The launch effect is part of every such comparison.
+    name: str
+    ks: Sequence[int]
+    levels: Sequence[Level]
+    rival: Point | None
+    """The best point of the others at these levels."""
+    gain: float = 0.0
+    """What K that were not measured may bring beyond the best of these, a log ratio."""
+
+
+SWING = math.log(1.25)
+"""What a candidate may gain on another one from the primary level to the rest, a log ratio: the
+benefit of the doubt for levels that were not measured."""
+
+
+def outdone(
+    spec: StudySpec, found: Comparer, contest: Contest, *, error: float, least: int
+) -> str | None:
+    """Why none of these K can be the answer; None while one may, or is not known well enough.
+
+    Every K must be beaten over these levels: by plain decoding with the gain that is asked for, or
+    by the rival. The launch effect is part of every such comparison. Against plain decoding the
+    benefit of the doubt has no bound at fewer streams, where verification is cheaper: nothing is
+    concluded from a level on those below it.
     """
-    spec, found, name = state.spec, state.comparer, state.launch.name
-    ks = [k for k in state.launch.num_speculative_tokens if k > 0]
-    rivals: list[tuple[tuple[str, int], float]] = [(PLAIN, math.log1p(spec.objective.min_gain))]
-    champion = _champion(state, found)
-    if champion is not None:
-        rivals.append((champion, math.log1p(-spec.objective.tolerance)))
-    share = ERROR / (looks * len(rivals))
-    least = min(state.least(level) for level in spec.workload.levels)
-    for rival, bar in rivals:
-        estimates = [found.over_levels((name, k), rival, spec.workload.levels) for k in ks]
-        if any(e is not None and e.n < least for e in estimates):
+    levels, slack = contest.levels, contest.gain + _doubt(spec, contest.levels)
+    rivals: list[tuple[Point, float]] = []
+    if not _fewer_streams(spec, levels):
+        rivals.append((PLAIN, math.log1p(spec.objective.min_gain) - slack))
+    if contest.rival is not None:
+        rivals.append((contest.rival, math.log1p(-spec.objective.tolerance) - slack))
+    for rival, bar in rivals if contest.ks else ():
+        estimates = [found.over_levels((contest.name, k), rival, levels) for k in contest.ks]
+        known = [e for e in estimates if e is not None and e.n >= least]
+        with_launch = [found.noise.launch.on(e, 1, 1) for e in known]
+        if len(with_launch) < len(estimates):
             continue
-        with_launch = [state.noise.launch.on(e, 1, 1) for e in estimates if e is not None]
-        if len(with_launch) == len(ks) and all(is_below(e, bar, share) for e in with_launch):
+        if all(is_below(e, bar, error / len(rivals)) for e in with_launch):
             best = max(with_launch, key=lambda e: e.mean).interval().show()
             who = "plain decoding" if rival == PLAIN else f"{rival[0]} at K = {rival[1]}"
-            return f"its best K is {best} of {who}"
+            return f"its best K is {best} of {who}{_where(spec, levels)}"
     return None
+
+
+def _doubt(spec: StudySpec, levels: Sequence[Level]) -> float:
+    """What levels that were not measured may give back, by their weight."""
+    every = spec.workload.levels
+    return SWING * (1 - sum(lv.weight for lv in levels) / sum(lv.weight for lv in every))
+
+
+def _fewer_streams(spec: StudySpec, levels: Sequence[Level]) -> bool:
+    """Whether some other level has fewer streams than these."""
+    least = min(lv.concurrency for lv in levels)
+    return any(lv.concurrency < least for lv in spec.workload.levels)
+
+
+def _where(spec: StudySpec, levels: Sequence[Level]) -> str:
+    if len(levels) == len(spec.workload.levels):
+        return ""
+    return f" at concurrency {', '.join(str(lv.concurrency) for lv in levels)}"
 
 
 def is_below(estimate: Estimate, bar: float, error: float) -> bool:
@@ -162,11 +203,11 @@ def is_below(estimate: Estimate, bar: float, error: float) -> bool:
     )
 
 
-def _allowed(state: State, found: Comparer, point: Point, level: Level) -> bool:
+def allowed(spec: StudySpec, found: Comparer, point: Point, level: Level) -> bool:
     """Whether what is known of a point keeps every constraint at this level."""
     passes = [p for block in found.found[point].passes(level.concurrency).values() for p in block]
     latencies = pooled_latencies(p.times for p in passes)
-    return not broken(state.spec, latencies)
+    return not broken(spec, latencies)
 
 
 def _leader(state: State, found: Comparer, ks: Sequence[int], concurrency: int) -> int | None:
@@ -182,16 +223,18 @@ def _leader(state: State, found: Comparer, ks: Sequence[int], concurrency: int) 
     return max(means, key=lambda k: (means[k], -k)) if means else first
 
 
-def _champion(state: State, found: Comparer) -> tuple[str, int] | None:
-    """The best point of the other candidates that was measured at every level."""
-    others = {
+def champion(
+    spec: StudySpec, found: Comparer, others: Sequence[Point], levels: Sequence[Level]
+) -> Point | None:
+    """The best of these points that was measured at every one of the levels; K = 0 is none."""
+    means = {
         point: estimate.mean
-        for point in found.found
-        if point[0] not in (state.launch.name, PLAIN[0]) and point[1] > 0
-        if all(_allowed(state, found, point, level) for level in state.spec.workload.levels)
-        if (estimate := found.over_levels(point, PLAIN, state.spec.workload.levels)) is not None
+        for point in others
+        if point[1] > 0
+        if all(allowed(spec, found, point, level) for level in levels)
+        if (estimate := found.over_levels(point, PLAIN, levels)) is not None
     }
-    return max(others, key=lambda point: others[point]) if others else None
+    return max(means, key=lambda point: means[point]) if means else None
 
 
 def _beaten(k: int, best: int, concurrency: int, estimate: Estimate) -> Stopped:

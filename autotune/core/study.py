@@ -14,6 +14,7 @@ from autotune.core.axes import Axis
 from autotune.core.methods import (
     FIXED_BLOCK_SETTINGS,
     MAX_SPECULATIVE_TOKENS,
+    KCeiling,
     Method,
     find_method,
 )
@@ -245,6 +246,15 @@ class Candidate:
     def live_k(self) -> bool:
         """Whether K may change on a running server: by method, unless a setting fixes the block."""
         return self.row.live_k and not any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
+
+    @property
+    def extends(self) -> bool:
+        """Whether the search may try larger K than those asked for.
+
+        Not where the checkpoint has one head, or one place in its block, for each of its K.
+        """
+        fixed = any(self.settings.get(name) for name in FIXED_BLOCK_SETTINGS)
+        return self.row.k_ceiling not in {KCeiling.HEADS, KCeiling.BLOCK} and not fixed
 
     def speculative_config(self, num_speculative_tokens: int) -> dict[str, JSON] | None:
         """vLLM's --speculative-config for this K; None for K = 0, plain decoding."""

@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from autotune.core.causes import retried
 from autotune.core.drift import drifts
+from autotune.core.estimate import WARM_UP_S, boot_s
 from autotune.core.evidence import Finalist, evidence
 from autotune.core.noise import noise_of
 from autotune.core.parity import remarks, ruled_out
-from autotune.core.plan import WARM_UP_S, boot_estimate
 from autotune.core.recommendation import Basis, Recommendation, Verdict, judge
 from autotune.core.speedup import curves, violations
 from autotune.core.statistics import Interval
@@ -78,7 +78,7 @@ def next_verification(
         return None
     if remaining_s is None:
         return ahead[0]
-    start_s = boot_estimate(records) + WARM_UP_S
+    start_s = boot_s(records, ahead[0]) + WARM_UP_S
     if remaining_s < start_s:
         return None
     measure_s = max((remaining_s - len(ahead) * start_s) / len(ahead), 1.0)

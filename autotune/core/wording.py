@@ -68,9 +68,9 @@ def over_levels(spec: StudySpec) -> str:
     levels = spec.workload.levels
     if not _open(spec):
         numbers = [str(level.concurrency) for level in levels]
-        over = f"concurrency {_listed(numbers)}"
+        over = f"concurrency {listed_words(numbers)}"
     else:
-        over = _listed(f"{gain_words(lv.request_rate)} at {level_words(lv)}" for lv in levels)
+        over = listed_words(f"{gain_words(lv.request_rate)} at {level_words(lv)}" for lv in levels)
     if len(levels) > 1:
         return f"weighted over {over}"
     return f"in {over}" if _open(spec) else f"at {over}"
@@ -142,6 +142,7 @@ def _named(best: Finalist) -> str:
     return f"{best.candidate} at num_speculative_tokens = {best.num_speculative_tokens}"
 
 
-def _listed(words: Iterable[str]) -> str:
+def listed_words(words: Iterable[str]) -> str:
+    """`a, b and c`."""
     *head, last = words
     return f"{', '.join(head)} and {last}" if head else last

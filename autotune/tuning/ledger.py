@@ -69,13 +69,14 @@ class Ledger:
         key = record_id(record)
         if key in self._told:
             return
-        if isinstance(record.outcome, Failure) or speedup is None or not math.isfinite(speedup):
-            # Optuna takes infinity for the best value there is, and refuses NaN.
+        # Optuna takes infinity for the best value there is, and refuses NaN.
+        value = speedup if speedup is not None and math.isfinite(speedup) else None
+        pruned = record.measurement.pruned if record.measurement else None
+        if isinstance(record.outcome, Failure) or (value is None and not pruned):
             state, value = optuna.trial.TrialState.FAIL, None
         else:
-            pruned = record.outcome.pruned
-            done = optuna.trial.TrialState.PRUNED if pruned else optuna.trial.TrialState.COMPLETE
-            state, value = done, speedup
+            # One that was beaten at the primary level has no overall speedup.
+            state = optuna.trial.TrialState.PRUNED if pruned else optuna.trial.TrialState.COMPLETE
         trial = optuna.trial.create_trial(
             state=state,
             value=value,

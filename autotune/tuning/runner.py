@@ -299,6 +299,8 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
         if k == run.in_hand or not alone:
             return failure
         return Measurement(passes=mine, cut_short=True) if valid else None
+    if not mine:
+        return None
     if not valid:
         why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
         return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)

@@ -25,7 +25,6 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange, Scalar
 from autotune.core.noise import noise_of
-from autotune.core.recommendation import of_stage
 from autotune.core.space import (
     Values,
     default_variant,
@@ -40,6 +39,7 @@ from autotune.core.space import (
     with_variants,
 )
 from autotune.core.speedup import SpeedupCurve, curves
+from autotune.core.stages.points import of_search
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Record
 
@@ -142,7 +142,7 @@ def _trial(candidate: Candidate, values: Values, score: float | None) -> FrozenT
 def _scores(spec: StudySpec, records: Sequence[Record]) -> Mapping[str, float]:
     """The best speedup of every candidate over its K: overall, or where that is not known yet at
     the primary concurrency."""
-    searched = of_stage(records, confirm=False)
+    searched = of_search(records)
     found = curves(with_variants(spec, records), searched, noise_of(searched, spec.workload.levels))
     primary = spec.workload.primary.concurrency
     at_primary = {c.candidate: _best(c) for c in found if c.concurrency == primary}

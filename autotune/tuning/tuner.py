@@ -12,11 +12,13 @@ from pathlib import Path
 
 from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
-from autotune.core.recommendation import of_stage
 from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
+from autotune.core.stages.points import of_confirmation, of_search
+from autotune.core.stages.ranges import universe
+from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import Prompt, StudySpec
-from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage
+from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.errors import StudyStoppedError
 from autotune.tuning.disk import stops_when_full
 from autotune.tuning.identity import identity, served_with
@@ -24,7 +26,6 @@ from autotune.tuning.journal import mark_told, salvage
 from autotune.tuning.ledger import Ledger, record_id
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
-from autotune.tuning.search import propose
 
 WriteConfig = Callable[[Launch, Path], Path]
 """Writes the `--config` file of a launch; gives its path."""
@@ -37,6 +38,7 @@ def tune(
     *,
     budget_s: float | None,
     forgotten: Collection[str] = (),
+    propose: Propose = no_more,
 ) -> Iterator[list[Record]]:
     """Launch what the plan asks for until it asks for nothing more; drain it to the end.
 
@@ -114,7 +116,7 @@ def usable(
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
         and record_id(r) not in forgotten
-        if (named := _named(spec, r)) is not None
+        if (named := _named(spec, r)) is not None and _asked_for(spec, named.trial)
     ]
 
 
@@ -149,10 +151,17 @@ def _named(spec: StudySpec, record: Record) -> Record | None:
     return replace(record, trial=trial)
 
 
+def _asked_for(spec: StudySpec, trial: Trial) -> bool:
+    """Whether the file still asks for this K, or the search may come to it by itself."""
+    candidate = next((c for c in spec.candidates if c.name == trial.family), None)
+    k = trial.num_speculative_tokens
+    return candidate is None or k == 0 or k in universe(candidate, spec.ks(candidate))
+
+
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
     """The overall speedup of a record's point as known now; None when it has none."""
     trial = record.trial
-    stage = of_stage(records, confirm=trial.stage is Stage.CONFIRM)
+    stage = (of_confirmation if trial.stage is Stage.CONFIRM else of_search)(records)
     same = [_at_rates(r, spec) for r in stage if r.fingerprint == record.fingerprint]
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from autotune.cli import running, showing
 from autotune.cli.app import app
 from autotune.cli.preparing import prepare
-from autotune.cli.progress import FIRST_PASS_S, pass_seconds, throughput
+from autotune.cli.progress import throughput
 from autotune.core.host import HostLoad
 from autotune.core.plan import pending
 from autotune.core.recommendation import recommend
@@ -160,16 +160,13 @@ def baseline(seconds: float, fingerprint: str) -> Record:
     """A baseline of three blocks that took that long each."""
     record = make_record(tput={1: 30.0})
     assert record.measurement is not None
-    passes = tuple(replace(p, duration_s=seconds) for p in record.measurement.passes)
+    passes = tuple(
+        replace(p, started_s=seconds * p.order, duration_s=seconds)
+        for p in record.measurement.passes
+    )
     trial = replace(record.trial, gpu_memory_utilization=0.9)
     outcome = Measurement(passes=passes)
     return replace(record, trial=trial, outcome=outcome, fingerprint=fingerprint)
-
-
-def test_pass_seconds_are_those_on_record() -> None:
-    """A guess stands in until the first pass."""
-    assert pass_seconds([]) == FIRST_PASS_S
-    assert pass_seconds([baseline(70.0, "f"), baseline(30.0, "f")]) == pytest.approx(50.0)
 
 
 def told(*words: str) -> str:
@@ -184,16 +181,18 @@ def test_a_plan_looks_into_the_storage_it_is_given(tmp_path: Path) -> None:
     desk(tmp_path)
     file, database = tmp_path / "candidates.yaml", tmp_path / "elsewhere.db"
     storage = f"sqlite:///{database}"
-    assert "4 launches: about" in told("plan", str(file), "--storage", storage)
+    assert "4 launches, about" in told("plan", str(file), "--storage", storage)
     assert not database.exists()
     ready = prepare(file, None, storage)
     Ledger(storage, ready.loaded.spec).tell(baseline(100.0, ready.fingerprint), 1.0)
     text = told("plan", str(file), "--storage", storage)
-    # Live K = 0, 1, 4, 8, a baseline and a winner: six K of three blocks, 100 s each.
-    assert "3 launches: about" in text
-    assert "at most 30 of measuring" in text
-    assert "3 launches: about" in told("run", str(file), "--dry-run", "--storage", storage)
-    assert "4 launches: about" in told("plan", str(file))
+    # Live K = 0, 1, 4, 8 for two blocks, a baseline and a winner for three: 14 passes of 100 s.
+    assert "3 launches, about 14 passes" in text
+    assert "disk: about 1 MiB of logs and samples" in text
+    assert "memory: each server takes 0.9 of the RAM" in text
+    assert "23 of measuring" in text
+    assert "3 launches, about" in told("run", str(file), "--dry-run", "--storage", storage)
+    assert "4 launches, about" in told("plan", str(file))
 
 
 def test_credentials_are_not_kept(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.axes import IntRange
-from autotune.core.plan import baseline_failed, boot_estimate, estimate, next_launch, pending
+from autotune.core.plan import baseline_failed, next_launch, pending
 from autotune.core.space import variant
 from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Launch, Record, Stage
-from tests.builders import BASE, GMU, make_failure, make_record, make_spec
+from tests.builders import BASE, GMU, make_failure, make_record, make_spec, make_workload
 from tests.builders_study import make_study_records, tput_of
 
 Step = tuple[str, str, tuple[int, ...]]
@@ -111,11 +111,11 @@ def test_a_new_candidate_is_all_that_is_new() -> None:
 
 
 def test_a_new_k_is_all_that_is_new() -> None:
-    """A larger range measures the K that are missing."""
+    """A larger range measures the K that are missing, beside the best one known."""
     search = Search(num_speculative_tokens=(1, 2, 3, 5, 8), gpu_memory_utilization=(GMU,))
     launch = next_launch(make_spec(search=search), make_study_records())
     assert launch
-    assert step(launch) == ("screen", "eagle", (0, 8))
+    assert step(launch) == ("screen", "eagle", (0, 2, 8))
 
 
 def test_too_few_blocks_are_measured_again() -> None:
@@ -235,8 +235,8 @@ def test_nothing_is_confirmed_when_hope_is_gone() -> None:
     assert [step(x) for x in play(make_spec(), scale=0.5)] == [BASELINE_STEP, *SCREENS]
 
 
-def test_where_live_k_is_impossible_every_k_is_launched() -> None:
-    """By its method, by data parallelism, or as was seen: one launch per K, and no live one."""
+def test_where_live_k_is_impossible_coarse_k_are_launched_one_by_one() -> None:
+    """By its method, by data parallelism, or as was seen: a launch for each coarse K, none live."""
     suffix = make_spec(candidates=[Candidate(name="suffix", method="suffix")])
     target = replace(make_spec().target, engine_args={"data_parallel_size": 2})
     eagle = make_spec(candidates=make_spec().candidates[:1])
@@ -251,22 +251,24 @@ def test_where_live_k_is_impossible_every_k_is_launched() -> None:
         baseline = make_record(stage=Stage.BASELINE)
         todo = list(pending(spec, [baseline, *records]))
         screens = [x for x in todo if x.stage is Stage.SCREEN]
-        assert [x.num_speculative_tokens for x in screens] == [(1,), (2,), (3,), (5,)]
+        assert [x.num_speculative_tokens for x in screens] == [(1,), (2,), (5,)]
         assert not any(x.live for x in todo)
 
 
 def test_budget_is_shared_by_what_is_to_be_measured() -> None:
-    """A launch gets of the time without starts what its share of the K is."""
+    """A launch gets of the time without starts what its share of the passes is."""
     spec = make_spec(candidates=make_spec().candidates[:1])
     todo = list(pending(spec, []))
-    # The baseline counts as four, five K of the curve, four confirmations of one and a half each.
-    assert len(todo) == 6
+    assert [x.stage.value for x in todo] == ["baseline", "screen", *["confirm"] * 4]
+    # 11 blocks over both levels count as four each, the confirmations as one and a half; the
+    # screening has five arms of three blocks at both levels.
+    weights = [4 * 11.0, 5 * 6.0, *[1.5 * 11] * 4]
     launch = next_launch(spec, [], remaining_s=6 * 70.0 + 1200.0)
     assert launch
-    assert launch.measure_s == pytest.approx(1200.0 * 4 / 15)
+    assert launch.measure_s == pytest.approx(1200.0 * weights[0] / sum(weights))
     second = next_launch(spec, answer(launch, "000"), remaining_s=5 * 45.0 + 1100.0)
     assert second
-    assert second.measure_s == pytest.approx(1100.0 * 5 / 11)
+    assert second.measure_s == pytest.approx(1100.0 * weights[1] / sum(weights[1:]))
 
 
 @pytest.mark.parametrize(("left", "launches"), [(69.0, False), (71.0, True)])
@@ -285,19 +287,115 @@ def test_no_budget_no_bound() -> None:
     assert launch.max_blocks == make_spec().search.max_blocks
 
 
-def test_starts_are_estimated_from_those_seen() -> None:
-    """The guess of the first start gives way to the mean of the real ones, each counted once."""
-    assert boot_estimate([]) == 60.0
-    assert boot_estimate(make_study_records()) == 35.0
+def test_what_the_confirmation_needs_is_kept_back() -> None:
+    """With a good candidate known, the time for another one is spent on confirming the first."""
+    spec, records = make_spec(), make_study_records(confirmed=False)
+    known = [r for r in records if r.trial.candidate in {BASELINE, "eagle"}]
+    plenty = next_launch(spec, known, remaining_s=3600.0)
+    assert plenty
+    assert step(plenty) == SCREENS[1]
+    little = next_launch(spec, known, remaining_s=5 * 45.0 + 60.0)
+    assert little
+    assert step(little) == CONFIRM[0]
+    assert [step(x) for x in pending(spec, known)][:2] == SCREENS[1:], "what is left out is known"
 
 
-def test_estimate_covers_all_that_is_ahead() -> None:
-    """Launches, starts and passes add up to the total."""
-    ahead = estimate(make_spec(), [], pass_s=2.0)
-    assert len(ahead.launches) == 8
-    assert ahead.boot_s == 8 * 70.0
-    assert ahead.measure_s == (1 + 3 * 5 + 4) * 8 * 2 * 2.0
-    assert ahead.total_s == ahead.boot_s + ahead.measure_s
+def test_every_launch_says_why() -> None:
+    """In words of its own, with candidate, K and level."""
+    whys = [x.why for x in play(make_spec())]
+    assert whys[0] == "the denominator of every speedup"
+    assert whys[1] == (
+        "screens eagle at concurrency 1 with K = 1, 2, 5; unless it is beaten there, then the K "
+        "around the best and concurrency 4"
+    )
+    assert whys[4].startswith("a fresh baseline beside the winner")
+    assert whys[5] == "eagle at K = 2 exactly as it would be deployed"
+
+
+def test_a_level_that_is_added_is_measured_alone() -> None:
+    """The baseline at the new level, then each candidate that may still win; nothing else."""
+    spec = make_spec(workload=make_workload(concurrencies={1: 2.0, 4: 1.0, 2: 1.0}))
+    launch = next_launch(spec, make_study_records(confirmed=False))
+    assert launch
+    assert step(launch) == BASELINE_STEP
+    assert launch.why == "the denominator of every speedup, at concurrency 2"
+    known = [*make_study_records(confirmed=False), make_record(tput={2: 65.0}, launch_id="009")]
+    ahead = [x for x in pending(spec, known) if x.stage is Stage.REFINE]
+    assert ahead[0].name == "eagle", "the most promising one comes first"
+    # K = 3 and 5 were worse than K = 2 at one stream: at two streams they are no better.
+    assert ahead[0].why == "refines eagle around its best, 2: K = 1, 2 at concurrency 2"
+    assert ahead[0].num_speculative_tokens == (0, 1, 2)
+
+
+def rising(gain: float = 0.12) -> list[Record]:
+    """A study whose head gains with every K, by that much from one coarse K to the next."""
+    table = {1: 1.0, 2: 1 + gain, 3: 1 + 1.3 * gain, 5: (1 + gain) ** 2}
+    return [
+        make_record(stage=Stage.BASELINE),
+        *(
+            make_record(
+                "eagle",
+                k,
+                tput={c: v * table.get(k, 0.9) * 1.1 for c, v in BASE.items()},
+                launch_id="001",
+                live=True,
+            )
+            for k in (0, 1, 2, 3, 5)
+        ),
+    ]
+
+
+def test_the_range_is_extended_while_the_curve_rises() -> None:
+    """Twice the largest K is asked for, beside the best, with room for one more doubling."""
+    spec = make_spec(candidates=make_spec().candidates[:1])
+    launch = next_launch(spec, rising())
+    assert launch
+    assert (launch.stage, launch.name) == (Stage.REFINE, "eagle")
+    assert {5, 10, 20} <= set(launch.num_speculative_tokens)
+    assert launch.why == (
+        "refines eagle: the curve still rises at K = 5, the largest tried: K = 10, and up to 20 "
+        "while it rises"
+    )
+    ten = make_record(
+        "eagle", 10, Stage.REFINE, tput={1: 20.0, 4: 70.0}, launch_id="002", live=True
+    )
+    after = next_launch(spec, [*rising(), ten])
+    assert after
+    # It was no gain: back to the gap beside the best.
+    assert after.num_speculative_tokens == (0, 5, 7)
+    flat = next_launch(spec, rising(0.005))
+    assert flat
+    assert flat.stage is Stage.CONFIRM
+
+
+def test_one_k_alone_is_no_range_to_extend() -> None:
+    """Who asks for K = 5 gets K = 5."""
+    one = replace(make_spec().candidates[0], num_speculative_tokens=(5,))
+    spec = make_spec(candidates=[one])
+    records = [r for r in rising() if r.trial.num_speculative_tokens in {0, 5}]
+    launch = next_launch(spec, records)
+    assert launch
+    assert launch.stage is Stage.CONFIRM
+
+
+def test_what_is_proposed_is_searched_once_the_file_is_screened() -> None:
+    """A further candidate gets a launch of its own, and none while another is to be screened."""
+    spec, asked = make_spec(), list[str]()
+    other = replace(spec.candidates[2], name="ngram-wide", settings={"prompt_lookup_max": 9})
+
+    def propose(
+        spec: StudySpec, records: Sequence[Record], candidate: Candidate
+    ) -> Candidate | None:
+        asked.append(candidate.name)
+        known = any(r.trial.candidate == other.name for r in records)
+        return other if candidate.name == "ngram" and not known else None
+
+    first = next_launch(spec, make_study_records(confirmed=False)[:1], None, propose)
+    assert first
+    assert (first.name, asked) == ("eagle", [])
+    launch = next_launch(spec, make_study_records(confirmed=False), None, propose)
+    assert launch
+    assert (launch.name, launch.num_speculative_tokens) == ("ngram-wide", (0, 1, 2, 3, 5))
 
 
 LOOKUP = Candidate(
@@ -343,8 +441,8 @@ def test_variants_of_a_survivor_are_measured_before_the_confirmation() -> None:
     assert names == [
         ("baseline", BASELINE),
         ("screen", "ngram(prompt_lookup_max=4)"),
-        ("refine", "ngram(prompt_lookup_max=6)"),
-        ("refine", "ngram(prompt_lookup_max=2)"),
+        ("screen", "ngram(prompt_lookup_max=6)"),
+        ("screen", "ngram(prompt_lookup_max=2)"),
         ("confirm", BASELINE),
         ("confirm", "ngram(prompt_lookup_max=6)"),
     ]

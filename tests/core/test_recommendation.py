@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.core.recommendation import Basis, Verdict, finalists, hopeless, judge, recommend
+from autotune.core.finalists import finalists, hopeless
+from autotune.core.recommendation import Basis, Verdict, judge, recommend
 from autotune.core.statistics import Interval
 from autotune.core.study import Candidate, Constraint, Objective, Search
 from autotune.core.trial import BASELINE, Cause, Record, Stage

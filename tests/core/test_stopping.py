@@ -9,7 +9,17 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import RequestTimes
 from autotune.core.noise import LaunchEffect, Noise, PassEffect, noise_of
 from autotune.core.statistics import Estimate
-from autotune.core.stopping import State, Stopped, cannot_win, is_below, settle, useless
+from autotune.core.stopping import (
+    ERROR,
+    Contest,
+    State,
+    Stopped,
+    champion,
+    is_below,
+    outdone,
+    settle,
+    useless,
+)
 from autotune.core.study import Constraint, Level, Objective
 from autotune.core.trial import Launch, Pass, Record, Stage
 from tests.builders import GMU, make_pass, make_record, make_spec, make_workload
@@ -59,6 +69,19 @@ def state_of(
 def ks_of(stopped: Sequence[Stopped], *, beaten: bool) -> list[int]:
     """The K that were stopped so."""
     return [s.num_speculative_tokens for s in stopped if s.beaten == beaten]
+
+
+def cannot_win(state: State, looks: int) -> str | None:
+    """Why no K of the launch may be the answer, when it is looked at so often."""
+    found, levels = state.comparer, state.spec.workload.levels
+    others = [point for point in found.found if point[0] != "eagle"]
+    contest = Contest(
+        name="eagle",
+        ks=KS[1:],
+        levels=levels,
+        rival=champion(state.spec, found, others, levels),
+    )
+    return outdone(state.spec, found, contest, error=ERROR / looks, least=state.least(LEVEL))
 
 
 def test_a_k_that_is_clearly_worse_is_beaten() -> None:

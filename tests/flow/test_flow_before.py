@@ -30,7 +30,7 @@ def test_a_plan_tells_launches_and_minutes(study: Desk) -> None:
     done = study.autotune("plan", "candidates.yaml", "--budget", "30m")
     assert done.code == 0
     assert "the denominator of every speedup" in done.text
-    assert "4 launches: about" in done.text
+    assert "4 launches, about" in done.text
     assert "held to the budget of 30" in done.text
     assert "--config" not in done.text
     assert not (study.folder / "studies").exists()

@@ -16,7 +16,7 @@ from tests.flow.study import Desk, Done, candidates, desk, fault, world
 pytestmark = pytest.mark.timeout(300)  # the first start compiles what it imports
 
 MEMORY = {"total_gib": 10.0, "free_gib": 9.6, "kv_gib_per_1k_tokens": 10.5}
-SEARCH = {"num_speculative_tokens": [1, 4], "gpu_memory_utilization": [0.5, 0.7, 0.9, 0.95]}
+SEARCH = {"num_speculative_tokens": [1, 4, 8], "gpu_memory_utilization": [0.5, 0.7, 0.9, 0.95]}
 WORKLOAD = {"concurrency": 2}
 TARGET = {"engine_args": {"max_model_len": 128}}
 

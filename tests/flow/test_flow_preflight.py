@@ -47,5 +47,5 @@ def test_a_plan_knows_it_too(tmp_path: Path) -> None:
     done = misfit(tmp_path, "good").autotune("plan", "candidates.yaml")
     assert done.code == 0
     assert "candidate refused other" in done.text
-    assert "the curve of other" not in done.text
-    assert "the curve of good" in done.text
+    assert "screens other" not in done.text
+    assert "screens good" in done.text

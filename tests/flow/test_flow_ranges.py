@@ -40,7 +40,7 @@ def test_a_range_is_searched_and_its_best_value_deployed(tmp_path: Path) -> None
     done = study.run()
     assert done.code == 0, done.text
     assert windows(study)[1:4] == [4, 2, BEST]
-    assert set(windows(study)[4:]) == {None, BEST}
+    assert {None, BEST} <= set(windows(study)[4:]) <= {None, BEST, 4}  # a close second, too
     deployed = yaml.safe_load(study.report("vllm.yaml"))
     assert deployed["speculative-config"]["prompt_lookup_max"] == BEST
     best = yaml.safe_load(study.report("best-config.yaml"))
@@ -59,5 +59,5 @@ def test_plan_shows_the_first_variant(tmp_path: Path) -> None:
     """Before anything is launched the others are not known; how many there may be is."""
     study = desk(tmp_path, file({"low": 2, "high": BEST}))
     done = study.autotune("plan", "candidates.yaml")
-    assert "the curve of ngram(prompt_lookup_max=4) over K = 2" in done.text
+    assert "screens ngram(prompt_lookup_max=4) at concurrency 1 with K = 2" in done.text
     assert "ngram: up to 2 further launches of other values of prompt_lookup_max" in done.text

@@ -259,7 +259,8 @@ def drafted(candidate: str, k: int, tokens: int) -> SpecCounters:
     """The counts of a draft model that wrote these tokens."""
     if k == 0:
         return SpecCounters()
-    rates = PROFILES[candidate][:k]
+    profile = PROFILES[candidate]
+    rates = [*profile, *(profile[-1] * 0.7**i for i in range(1, k + 1))][:k]
     drafts = round(tokens / (1 + sum(rates)))
     per_position = tuple(round(rate * drafts) for rate in rates)
     return SpecCounters(

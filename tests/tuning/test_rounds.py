@@ -1,6 +1,7 @@
 """A launch measures as long as there is something to learn, and ends with a reason."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,16 +46,18 @@ def blocks_of(world: World, k: int, concurrency: int) -> int:
 
 
 def test_a_beaten_k_gets_no_more_blocks(tmp_path: Path) -> None:
-    """K = 5 is a fifth slower than K = 2 at concurrency 4: it stops there, and is told why."""
+    """K = 5 is a tenth slower than K = 2 at one stream: it stops there, and is told why."""
     world = World()
     records = measure(world, tmp_path, spec_of())
-    assert 3 <= blocks_of(world, 5, 4) < 8
+    assert 3 <= blocks_of(world, 5, 1) < 8
     told = [e.stopped for e in world.events if isinstance(e, KStopped)]
-    assert any((s.num_speculative_tokens, s.concurrency, s.beaten) == (5, 4, True) for s in told)
+    assert any((s.num_speculative_tokens, s.concurrency, s.beaten) == (5, 1, True) for s in told)
     measured = records[5].measurement
     assert measured
     assert measured.pruned
-    assert "at concurrency 4 beaten by K = 2" in measured.pruned
+    assert "at concurrency 1 beaten by K = 2" in measured.pruned
+    # The more streams, the dearer its verification: there is nothing to look for at four.
+    assert blocks_of(world, 5, 4) == 0
     assert records[2].measurement
     assert records[2].measurement.pruned is None
 
@@ -73,7 +76,8 @@ def test_a_candidate_that_cannot_win_ends_early(tmp_path: Path) -> None:
     world = World()
     records = measure(world, tmp_path, spec_of(min_gain=2.0))
     assert any(isinstance(e, CandidateBeaten) for e in world.events)
-    assert max(blocks_of(world, k, 1) for k in KS) == 3
+    # Three blocks of each, and one more of the best for the K that joined late.
+    assert max(blocks_of(world, k, 1) for k in KS[1:]) <= 4
     for k in KS[1:]:
         measured = records[k].measurement
         assert measured
@@ -85,7 +89,7 @@ def test_the_confirmation_is_measured_to_the_end(tmp_path: Path) -> None:
     """Launches of one point run all their blocks: nothing is stopped by looking."""
     world = World()
     spec = spec_of()
-    launch = make_launch(spec, BASELINE, (0,), max_blocks=8)
+    launch = replace(make_launch(spec, BASELINE, (0,), max_blocks=8), stage=Stage.CONFIRM)
     run_one(make_rig(world, spec, tmp_path), launch, [BASELINE_RECORD])
     assert blocks_of(world, 0, 1) == 8
 

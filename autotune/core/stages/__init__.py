@@ -1,0 +1,1 @@
+"""The stages of a study: what each still wants to launch, given what has been measured."""
