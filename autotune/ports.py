@@ -112,6 +112,9 @@ class Engine(Protocol):
     def probe(self, launcher: tuple[str, ...]) -> Mapping[str, str]:
         """Engine and host facts that a result depends on, without starting the engine."""
 
+    def speculative_fields(self, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
+        """The fields of the installed SpeculativeConfig with their defaults; empty: not known."""
+
     def command(self, order: ServeOrder, port: int) -> Sequence[str]:
         """The argv that serves this order; pure, so that --dry-run can print it."""
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 from autotune.cli.exits import Exit
 from autotune.config import LoadedFile, fit, load
 from autotune.core.known import warnings
+from autotune.core.study import JSON
 from autotune.engines._host import memory
 from autotune.errors import CandidatesFileError, Fault, UserError
 from autotune.preflight import Device, Finding, Severity, findings, gather, ordered, refused
@@ -76,7 +77,7 @@ def check(file: Path, *, as_json: bool) -> int:
 def look(file: Path) -> Looked:
     """Read the file, look at everything that it names, and ask every rule."""
     try:
-        loaded = load(file)
+        loaded = load(file, installed=_fields)
     except CandidatesFileError as error:
         return Looked(file=str(file), faults=error.faults)
     loaded = replace(loaded, spec=with_weights(loaded.spec))
@@ -93,6 +94,16 @@ def look(file: Path) -> Looked:
         probe=probe,
         findings=tuple(ordered([*unfit, *found])),
     )
+
+
+def _fields(engine: str, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
+    """What the engine's own version may be told; nothing of an engine that does not exist."""
+    from autotune.ports import Engine, find, names  # noqa: PLC0415 - see `_probed`
+
+    if engine not in names("engines"):
+        return {}
+    found: Engine = find("engines", engine)
+    return found.speculative_fields(launcher)
 
 
 def _fitted(loaded: LoadedFile) -> tuple[LoadedFile, tuple[Fault, ...]]:

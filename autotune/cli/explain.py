@@ -25,23 +25,25 @@ from autotune.core.diagnosis.words import (
 from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.replychecks import check_replies
+from autotune.core.space import with_variants
 from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Record
 from autotune.core.wording import conditions, headline
 from autotune.errors import UserError
 from autotune.tuning.journal import salvage
 from autotune.tuning.replies import replies_of
+from autotune.tuning.search import propose
 from autotune.tuning.tuner import usable
 
 
 def show(name: str, root: Path | None, candidate: str | None) -> None:
     """Print the verdict, what holds of each candidate or of the one named, and the next change."""
     opened = open_study(name, root)
-    spec = opened.study.spec
-    if candidate is not None:
-        _check_name(spec, candidate)
     under_way = _under_way(opened)
     records = [*opened.records, *under_way]
+    spec = with_variants(opened.study.spec, records)
+    if candidate is not None:
+        _check_name(spec, candidate)
     if not records:
         raise nothing_measured(opened)
     result = recommend(spec, records)
@@ -77,7 +79,7 @@ def _lines(
     candidate: str | None,
     records: Sequence[Record],
 ) -> Iterator[str]:
-    yield f"[bold]{escape(headline(opened.study.spec, result))}[/]"
+    yield f"[bold]{escape(headline(with_variants(opened.study.spec, records), result))}[/]"
     yield from (f"  {escape(reason)}" for reason in result.reasons[1:])
     yield from _state(opened, records)
     for case in found.study.cases:
@@ -99,7 +101,7 @@ def _state(opened: Opened, records: Sequence[Record]) -> Iterator[str]:
     told = {r.launch_id for r in records} - opened.told
     for launch_id in sorted(told):
         yield f"  launch {launch_id} runs or was interrupted; what it has measured counts here"
-    left = list(pending(opened.study.spec, records))
+    left = list(pending(opened.study.spec, records, propose))
     if left:
         yield (
             f"  {len(left)} launches are left, so that all of this may change: "

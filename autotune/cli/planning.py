@@ -16,6 +16,7 @@ from autotune.cli.checking import lines
 from autotune.cli.preparing import Prepared, prepare
 from autotune.core.estimate import Estimate, estimate
 from autotune.core.plan import pending
+from autotune.core.space import to_come
 from autotune.core.study import StudySpec
 from autotune.core.trial import Launch, Record
 from autotune.engines._host import total_memory
@@ -38,6 +39,8 @@ def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> 
         console.print(f"{number:>3}  {launch.stage.value:<9} {escape(launch.why)}")
         if argv:
             _print_argv(ready, launch)
+    for text in to_come(spec, records):
+        console.print(f"     {escape(text)}")
     limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
     console.print(
         f"{len(ahead.launches)} launches, about {ahead.passes} passes: about "

@@ -18,6 +18,7 @@ from autotune.core.estimate import estimate
 from autotune.core.finalists import finalists
 from autotune.core.objective import compared_at, typical
 from autotune.core.plan import pending
+from autotune.core.space import with_variants
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
 from autotune.core.wording import conditions, level_words
@@ -76,7 +77,7 @@ class Screen:
 
     def recorded(self, records: Sequence[Record]) -> None:
         """Show the best so far and the time left."""
-        ranked = finalists(self.spec, records)
+        ranked = finalists(with_variants(self.spec, records), records)
         best = ranked[0] if ranked else None
         left = self._left(records)
         text = f"elapsed {_clock(time.monotonic() - self.started)}, about {_clock(left)} left"

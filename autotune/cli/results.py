@@ -18,6 +18,7 @@ from autotune.core.evidence import LevelEvidence
 from autotune.core.objective import FIGURES
 from autotune.core.recommendation import Basis, Recommendation, Verdict
 from autotune.core.replychecks import ReplyChecks, check_replies
+from autotune.core.space import with_variants
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record, Stage
 from autotune.core.wording import headline, level_words
@@ -42,7 +43,7 @@ def provenance(
 ) -> dict[str, JSON]:
     """Where the numbers come from: versions, host, time, and the engine's environment."""
     return gather(
-        study.spec,
+        with_variants(study.spec, records),
         records,
         result,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -19,6 +19,7 @@ from autotune.cli.results import announce, answered, exit_code, provenance, writ
 from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import recommend
+from autotune.core.space import with_variants
 from autotune.core.trial import Failure, Launch, Record
 from autotune.errors import StudyStoppedError
 from autotune.files import write_text
@@ -29,6 +30,7 @@ from autotune.tuning.ledger import Ledger
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig
+from autotune.tuning.search import propose
 from autotune.tuning.tuner import recover, to_retry, tune, usable
 
 console = Console(soft_wrap=True, highlight=False)
@@ -76,14 +78,15 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
         told = escape(f"{failed.cause.value}: {failed.detail}\nremedy: {failed.remedy}")
         console.print(f"[red]the baseline cannot run[/]: {told}\nlogs: {paths.launches}")
         return Exit.CANNOT_RUN
-    result = recommend(spec, records)
+    concrete = with_variants(spec, records)
+    result = recommend(concrete, records)
     written = write_results(
-        spec, paths, records, result, provenance(ready.saved, paths, records, result)
+        concrete, paths, records, result, provenance(ready.saved, paths, records, result)
     )
     for tracker in trackers:
-        tracker.finish(spec, result, written.files, written.checks)
-    left = list(pending(spec, records))
-    announce(console, spec, result, paths, left, written.checks.remarks)
+        tracker.finish(concrete, result, written.files, written.checks)
+    left = list(pending(spec, records, propose))
+    announce(console, concrete, result, paths, left, written.checks.remarks)
     if left:
         console.print(_go_on(file))
     return exit_code(result, complete=answered(result, left))
@@ -108,7 +111,8 @@ def _measure(
             notify=view.on,
         )
         config, budget = config_writer(ready), ready.budget_s
-        for new in tune(rig, ledger, config, budget_s=budget, forgotten=forgotten):
+        more = tune(rig, ledger, config, budget_s=budget, forgotten=forgotten, propose=propose)
+        for new in more:
             seen += new
             for record in new:
                 _track(trackers, record, ready.paths)

@@ -22,6 +22,7 @@ from autotune.core.objective import compared_at
 from autotune.core.plan import pending
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation, recommend
+from autotune.core.space import with_variants
 from autotune.core.statistics import Interval
 from autotune.core.study import Level, StudySpec
 from autotune.core.trial import Failure, Pass, Record, Stage
@@ -32,6 +33,7 @@ from autotune.tuning import journal, saved
 from autotune.tuning.ledger import read_records
 from autotune.tuning.lock import held
 from autotune.tuning.paths import StudyPaths
+from autotune.tuning.search import propose
 from autotune.tuning.tuner import usable
 
 console = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -49,9 +51,14 @@ class Opened:
     """Launches that have a record, usable or not."""
 
     @property
+    def spec(self) -> StudySpec:
+        """What was compared: of a candidate with ranges the variants that were launched."""
+        return with_variants(self.study.spec, self.records)
+
+    @property
     def result(self) -> Recommendation:
         """The answer that the records allow."""
-        return recommend(self.study.spec, self.records)
+        return recommend(self.spec, self.records)
 
 
 def show(name: str, root: Path | None, *, passes: bool) -> None:
@@ -70,8 +77,8 @@ def show(name: str, root: Path | None, *, passes: bool) -> None:
         return
     for line in _failures(opened.result):
         console.print(line)
-    left = list(pending(opened.study.spec, opened.records))
-    announce(console, opened.study.spec, opened.result, opened.paths, left)
+    left = list(pending(opened.study.spec, opened.records, propose))
+    announce(console, opened.spec, opened.result, opened.paths, left)
 
 
 def report(name: str, root: Path | None) -> None:
@@ -79,7 +86,7 @@ def report(name: str, root: Path | None) -> None:
     opened = _measured(name, root)
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
-    written = write_results(opened.study.spec, opened.paths, opened.records, result, about)
+    written = write_results(opened.spec, opened.paths, opened.records, result, about)
     for file in written.files:
         console.print(str(file))
     for remark in written.checks.remarks:
@@ -92,7 +99,7 @@ def export(name: str, root: Path | None, kind: str) -> None:
     exporter: Exporter = find("exporters", kind.replace("-", "_"))
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
-    typer.echo(exporter.render(opened.study.spec, result, about), nl=False)
+    typer.echo(exporter.render(opened.spec, result, about), nl=False)
 
 
 def ui(root: Path | None, port: int) -> None:

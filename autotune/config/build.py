@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from autotune.config.candidate import Defaults
 from autotune.config.lora import with_path
 from autotune.config.models import absolute, beside_file, resolve_model
 from autotune.config.prompts import Prompts
@@ -51,14 +52,20 @@ def core_workload(workload: WorkloadSection, prompts: Prompts) -> Workload:
     )
 
 
-def core_study(sections: CandidatesFile, prompts: Prompts, file: Path) -> StudySpec:
-    """The whole study."""
+def core_study(
+    sections: CandidatesFile, prompts: Prompts, file: Path, installed: Defaults
+) -> StudySpec:
+    """The whole study; `installed` are the fields of the engine's own version."""
     root = file.parent
+    target = _target(sections.target, root)
     return StudySpec(
         name=sections.study or study_name(file),
-        target=_target(sections.target, root),
+        target=target,
         workload=core_workload(sections.workload, prompts),
-        candidates=tuple(c.value(resolved_model(c.model, root)) for c in sections.candidates),
+        candidates=tuple(
+            c.value(resolved_model(c.model, root), target.engine_args, installed)
+            for c in sections.candidates
+        ),
         search=sections.search.value(),
         objective=sections.objective.value(sections.constraints.value()),
     )

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from autotune.config.build import core_workload, resolved_model
-from autotune.config.candidate import CandidateSection
+from autotune.config.candidate import CandidateSection, Defaults, field_fault
 from autotune.config.faults import Place, Said
 from autotune.config.lora import lora_fault
 from autotune.config.messages import said
@@ -23,10 +23,13 @@ from autotune.config.schema import (
     SearchSection,
     TargetSection,
 )
-from autotune.config.sections import thawed
+from autotune.config.sections import thawed, underscored
 from autotune.config.vllm_fields import KV_CACHE_ARGS, KV_CACHE_ENV
 from autotune.config.workload import WorkloadSection
-from autotune.core.study import JSON, objective_problem
+from autotune.core.axes import start
+from autotune.core.settings import contradictions
+from autotune.core.space import is_legal, points, values_of, variant
+from autotune.core.study import JSON, Candidate, Target, objective_problem
 
 S = TypeVar("S", bound=BaseModel)
 Data = Mapping[str, JSON]
@@ -55,6 +58,19 @@ def schema_faults(data: Data) -> Iterator[Said]:
         CandidatesFile.model_validate(data)
     except ValidationError as error:
         yield from said(error)
+
+
+def field_faults(data: Data, installed: Defaults) -> Iterator[Said]:
+    """Further keys of candidates that the engine's own version of vLLM does not have."""
+    entries = data.get("candidates")
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
+        if not isinstance(entry, dict):
+            continue
+        own = set(CandidateSection.model_fields) - {CandidateSection.rest}
+        for key in map(underscored, entry):
+            fault = None if key in own else field_fault(key, entry.get("method"), installed)
+            if fault:
+                yield ("candidates", i, key), fault
 
 
 def workload_faults(data: Data, prompts: Prompts | None) -> Iterator[Said]:
@@ -104,11 +120,55 @@ def name_faults(data: Data) -> Iterator[Said]:
 def twin_faults(data: Data, root: Path) -> Iterator[Said]:
     """Candidates of which the engine makes the same."""
     candidates = sound_candidates(data)
+    made = {i: c.value(resolved_model(c.model, root)) for i, c in candidates.items()}
+    for i, one in made.items():
+        inside = [
+            j for j, other in made.items() if other.space and values_of(other, one) is not None
+        ]
+        if inside and not one.space:
+            yield ("candidates", i), _inside(one, inside[0], made[inside[0]])
     engines: dict[tuple[object, ...], int] = {}
     for i, candidate in candidates.items():
         first = engines.setdefault(candidate.identity(resolved_model(candidate.model, root)), i)
         if first != i:
             yield ("candidates", i), _twins(first, candidates[first].label, candidate)
+
+
+def combination_faults(data: Data) -> Iterator[Said]:
+    """Settings of which the engine refuses every combination, or the only one."""
+    section = sound(TargetSection, data.get("target"))
+    if section is None:
+        return
+    target = Target(model=section.model, engine_args=thawed(section.engine_args))
+    found: list[Said] = []
+    for i, candidate in sound_candidates(data).items():
+        made = candidate.value(candidate.model, target.engine_args)
+        for key, rule in _refused_together(target, made):
+            if key in candidate.engine_args:
+                found.append((("candidates", i, "engine_args", key), rule))
+            elif key in target.engine_args:
+                found.append((("target", "engine_args", key), rule))
+            else:
+                found.append((("candidates", i, key), rule))
+    yield from dict.fromkeys(found)
+
+
+def _refused_together(target: Target, candidate: Candidate) -> Iterator[tuple[str, str]]:
+    """The rule that is broken; of a candidate with ranges only if nothing in them keeps it."""
+    first = variant(candidate, {name: start(axis) for name, axis in candidate.space.items()})
+    if is_legal(target, first) or (candidate.space and points(target, candidate)):
+        return
+    args = {**target.engine_args, **first.engine_args}
+    ranges = "no combination of its values is allowed: " if candidate.space else ""
+    for key, rule in contradictions(first.row, first.settings, args):
+        yield key, f"{ranges}{rule}"
+
+
+def _inside(one: Candidate, place: int, other: Candidate) -> str:
+    return (
+        f"{one.name!r} is one of the values that candidates[{place}] {other.name!r} searches: "
+        "remove it, every K is measured there"
+    )
 
 
 def _twins(first: int, name: str, second: CandidateSection) -> str:

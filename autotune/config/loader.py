@@ -5,13 +5,16 @@ Rule: sections are judged one by one, so that a fault in one hides none in anoth
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.config.build import core_study, tracking_uri
+from autotune.config.candidate import NONE, Defaults
 from autotune.config.checks import (
+    combination_faults,
     context_faults,
+    field_faults,
     lora_faults,
     memory_faults,
     model_faults,
@@ -23,13 +26,16 @@ from autotune.config.checks import (
     workload_faults,
 )
 from autotune.config.faults import Said, fault_at, line_of
-from autotune.config.models import absolute
+from autotune.config.models import absolute, beside_file
 from autotune.config.prompts import HubDataset, Prompts, read_hub, read_prompts
-from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection
+from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection, TargetSection
 from autotune.config.workload import PromptsSection, WorkloadSection
 from autotune.config.yamlfile import Document, read_yaml
 from autotune.core.study import JSON, StudySpec
 from autotune.errors import CandidatesFileError, Fault
+
+Installed = Callable[[str, tuple[str, ...]], Defaults]
+"""Engine and launcher to the fields that its SpeculativeConfig has, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +67,29 @@ class LoadedFile:
 
 
 def load(
-    path: Path | str, *, check_models: bool = True, environ: Mapping[str, str] | None = None
+    path: Path | str,
+    *,
+    check_models: bool = True,
+    environ: Mapping[str, str] | None = None,
+    installed: Installed | None = None,
 ) -> LoadedFile:
-    """Read a candidates file; raises CandidatesFileError with every fault there is."""
+    """Read a candidates file; raises CandidatesFileError with every fault there is.
+
+    `installed` asks the engine's own version for its fields; without it the table's are taken.
+    """
     file = Path(absolute(str(path), Path.cwd()))
     text = _read(file, shown=str(path))
     environ = os.environ if environ is None else environ
     document = read_yaml(text, environ)
     prompts = _prompts(document.data, Path(path).parent)
-    said = list(_said(document.data, prompts, file.parent, check_models=check_models))
+    fields = _fields(document.data, file.parent, installed)
+    said = list(_said(document.data, prompts, file.parent, fields, check_models=check_models))
     said += memory_faults(document.data, environ) if isinstance(document.data, dict) else ()
     faults = _merged(document, [fault_at(document.lines, *one) for one in said])
     if faults:
         raise CandidatesFileError(str(path), sorted(faults, key=lambda fault: fault.line or 0))
     at = line_of(document.lines, ("workload", "prompts"))
-    return replace(_loaded(document.data, prompts or Prompts(), file), prompts_at=at)
+    return replace(_loaded(document.data, prompts or Prompts(), file, fields), prompts_at=at)
 
 
 def _read(file: Path, shown: str) -> str:
@@ -128,11 +142,25 @@ def _read_prompts(source: PromptsSection, root: Path, *, seed: int) -> Prompts:
     )
 
 
-def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool) -> Iterator[Said]:
+def _fields(data: JSON, root: Path, installed: Installed | None) -> Defaults:
+    """What the engine says of its fields, if the section that names it is sound."""
+    target = sound(TargetSection, data.get("target")) if isinstance(data, dict) else None
+    if target is None or installed is None:
+        return NONE
+    return installed(target.engine, tuple(beside_file(part, root) for part in target.launcher))
+
+
+def _said(
+    data: JSON, prompts: Prompts | None, root: Path, fields: Defaults, *, check_models: bool
+) -> Iterator[Said]:
     if not isinstance(data, dict):
         yield (), "the file must be a mapping with target, workload and candidates"
         return
-    yield from schema_faults(data)
+    unknown = dict(field_faults(data, fields))
+    yield from unknown.items()
+    # Of a key that there is not, what it says is no matter.
+    yield from (one for one in schema_faults(data) if one[0] not in unknown)
+    yield from combination_faults(data)
     yield from workload_faults(data, prompts)
     yield from model_faults(data, root, look=check_models)
     yield from name_faults(data)
@@ -142,9 +170,9 @@ def _said(data: JSON, prompts: Prompts | None, root: Path, *, check_models: bool
     yield from objective_faults(data)
 
 
-def _loaded(data: JSON, prompts: Prompts, file: Path) -> LoadedFile:
+def _loaded(data: JSON, prompts: Prompts, file: Path, fields: Defaults) -> LoadedFile:
     sections = CandidatesFile.model_validate(data)
-    spec = core_study(sections, prompts, file)
+    spec = core_study(sections, prompts, file, fields)
     return LoadedFile(
         spec=spec,
         tracking=_tracking(sections.tracking.mlflow, file.parent, spec.name),

@@ -5,6 +5,7 @@ lets the core judge it. Nothing here reads another file.
 """
 
 import re
+from importlib.util import find_spec
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -33,6 +34,8 @@ from autotune.config.vllm_fields import (
 )
 from autotune.config.workload import WorkloadSection
 from autotune.core.study import Constraint, Objective, Search
+
+Sampler = Literal["tpe", "gp", "qmc", "random", "grid"]
 
 _SEARCH = Search()
 _OBJECTIVE = Objective()
@@ -93,8 +96,23 @@ class SearchSection(Section):
     """Blocks of prompts that a K gets at most, if the prompts fill that many."""
     confirm_rounds: int = _SEARCH.confirm_rounds
     """How often baseline and winner are launched in turn at the end."""
+    sampler: Sampler = "tpe"
+    """What chooses among the values of a candidate when there are more combinations than
+    max_variants: an Optuna sampler, or grid, which spreads over all of them."""
+    max_variants: int = _SEARCH.max_variants
+    """How many combinations of a candidate's lists and ranges are launched at the most."""
     seed: int = _SEARCH.seed
     """Orders the passes, and splits prompts that name no split."""
+
+    @field_validator("sampler")
+    @classmethod
+    def _can_run(cls, sampler: Sampler) -> Sampler:
+        if sampler == "gp" and find_spec("torch") is None:
+            raise ValueError(
+                "the sampler gp needs torch beside autotune, which is not installed: install it, "
+                "or take another sampler"
+            )
+        return sampler
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -111,6 +129,8 @@ class SearchSection(Section):
             min_blocks=self.min_blocks,
             max_blocks=self.max_blocks,
             confirm_rounds=self.confirm_rounds,
+            sampler=self.sampler,
+            max_variants=self.max_variants,
             seed=self.seed,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-Kind = Literal["boolean", "integer", "number", "string"]
+Kind = Literal["boolean", "integer", "number", "string", "any"]
 
 _LOOKUP = ("ngram", "ngram_gpu")
 _SUFFIX = ("suffix",)
@@ -17,12 +17,13 @@ _SUFFIX = ("suffix",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A field of SpeculativeConfig that a candidate may set."""
+    """A field of SpeculativeConfig, or an engine argument, that a candidate may set."""
 
     kind: Kind
     summary: str
     default: bool | float | str | None = None
     minimum: int | None = None
+    maximum: int | None = None
     choices: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     """The methods that read it; empty means any."""
@@ -60,12 +61,15 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "suffix_decoding_max_spec_factor": Setting(
             kind="number",
             default=1.0,
+            minimum=0,
             methods=_SUFFIX,
             summary="Speculated tokens per matched token, at most.",
         ),
         "suffix_decoding_min_token_prob": Setting(
             kind="number",
             default=0.1,
+            minimum=0,
+            maximum=1,
             methods=_SUFFIX,
             summary="Speculate only tokens that are at least this probable.",
         ),
@@ -126,6 +130,24 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
     }
 )
 
+UNKNOWN = Setting(kind="any", summary="A field that only the installed vLLM knows.")
+
+ENGINE_ARGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        "max_num_seqs": Setting(
+            kind="integer",
+            minimum=1,
+            summary="Requests in one step, at most; each takes a token and its drafts.",
+        ),
+        "max_num_batched_tokens": Setting(
+            kind="integer",
+            minimum=1,
+            summary="Tokens in one step, at most; drafts count.",
+        ),
+    }
+)
+"""The engine arguments that a candidate may have of its own, or search."""
+
 _ACCEPTANCE = (
     "it changes how drafts are accepted, and with that what the replies are: "
     "a search keeps vLLM's standard rejection sampling; remove it"
@@ -161,6 +183,14 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
         "posterior_threshold": _ACCEPTANCE,
         "posterior_alpha": _ACCEPTANCE,
     }
+)
+
+LOSSY_WORDS = ("accept", "reject", "synthetic", "posterior", "typical", "lossy", "relaxed")
+"""What the name of a field says that may change what the replies are, and that no table knows."""
+
+LOSSY = (
+    "the table knows no such field, and by its name it may change how drafts are accepted and with "
+    "that what the replies are; remove it"
 )
 
 _LOOPBACK = "autotune serves on the loopback interface with a free port; remove it"

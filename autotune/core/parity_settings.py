@@ -2,10 +2,11 @@
 
 Rules: what is not known gives no doubt. A setting that must be equal for two numbers to be of the
 same thing makes the comparison invalid; one that the engine changes because it speculates, with the
-same arguments, is part of what is deployed, and a remark.
+same arguments, or that the file gives to the candidate alone, is part of what is deployed, and a
+remark.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from autotune.core.pairs import Pair, Row
 
@@ -50,7 +51,17 @@ def _differ(pair: Pair, names: Sequence[str]) -> str | None:
 
 
 def _flags(pair: Pair) -> str | None:
-    return _differ(pair, MUST_BE_EQUAL)
+    asked = _own_arguments(pair)
+    return _differ(pair, [name for name in MUST_BE_EQUAL if name not in asked])
+
+
+def _own_flags(pair: Pair) -> str | None:
+    return _differ(pair, [name for name in MUST_BE_EQUAL if name in _own_arguments(pair)])
+
+
+def _own_arguments(pair: Pair) -> Collection[str]:
+    """Engine arguments that the file gives this candidate and not the baseline."""
+    return pair.spec.candidate(pair.candidate).engine_args
 
 
 def _resolved_flags(pair: Pair) -> str | None:
@@ -123,6 +134,7 @@ def _all(values: set[str]) -> str:
 
 _SAME_ARMS = "start both arms alike: see target.launcher, the environment and both engine logs"
 _TOLD = "both run as they would be deployed"
+_OWN = "the candidate's own engine_args: the speedup is that of both changes together"
 
 SETTINGS = (
     Row(what="study", check=_other_study, remedy="measure it again", invalid=True),
@@ -130,6 +142,7 @@ SETTINGS = (
     Row(what="batch invariance", check=_batch_invariant_once, remedy=_SAME_ARMS, invalid=True),
     Row(what="baseline", check=_baseline_speculates, remedy=_SAME_ARMS, invalid=True),
     Row(what="speculation", check=_does_not_speculate, remedy=_SAME_ARMS, invalid=True),
+    Row(what="own flags", check=_own_flags, remedy=_OWN),
     Row(what="resolved flags", check=_resolved_flags, remedy=_TOLD),
     Row(what="scheduling", check=_scheduling, remedy=_TOLD),
     Row(what="batch invariance everywhere", check=_batch_invariant_everywhere),

@@ -15,6 +15,7 @@ from dataclasses import replace
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
 from autotune.core.finalists import finalists, hopeless
 from autotune.core.memory_bounds import in_force
+from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
 from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import MIN_BLOCKS, StudySpec
@@ -34,7 +35,7 @@ def next_launch(
     ahead = list(pending(spec, records, propose))
     if remaining_s is None or not ahead:
         return ahead[0] if ahead else None
-    ahead = _affordable(spec, records, ahead, remaining_s)
+    ahead = _affordable(with_variants(spec, records), records, ahead, remaining_s)
     starts = [_start_s(records, launch) for launch in ahead]
     if not ahead or remaining_s < starts[0]:
         return None
@@ -61,7 +62,8 @@ def pending(
     yield from baseline.launches(spec, records)
     searches = list(search.launches(spec, records, propose))
     yield from searches
-    yield from confirm.launches(spec, records, searching=bool(searches))
+    concrete = with_variants(spec, records)
+    yield from confirm.launches(concrete, records, searching=bool(searches))
 
 
 def _affordable(

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from typing_extensions import TypeAliasType
 
+from autotune.core.axes import Axis
 from autotune.core.methods import (
     FIXED_BLOCK_SETTINGS,
     MAX_SPECULATIVE_TOKENS,
@@ -21,6 +22,8 @@ from autotune.core.methods import (
 
 JSON = TypeAliasType("JSON", "str | int | float | bool | list[JSON] | dict[str, JSON] | None")
 
+SAMPLERS = ("tpe", "gp", "qmc", "random", "grid")
+"""Optuna's samplers by name, and `grid`, which goes through all values."""
 MIN_REQUESTS_PER_STREAM = 4
 MIN_BLOCKS = 2
 PERCENT = 100
@@ -216,12 +219,24 @@ class Candidate:
     """Further fields of vLLM's SpeculativeConfig, passed through."""
     weights: str = ""
     """Identity of a local draft's files: other weights in the same folder are another draft."""
+    engine_args: Mapping[str, JSON] = field(default_factory=dict)
+    """Engine arguments of its launches, before those of the target; the baseline has the latter."""
+    space: Mapping[str, Axis] = field(default_factory=dict)
+    """Settings that are searched, by name (`engine_args.` before those of the engine); a candidate
+    that has any is launched as one of its variants (core/space.py)."""
+    variant_of: str = ""
+    """The candidate of the file whose variant this is; empty for the file's own."""
 
     def __post_init__(self) -> None:
         row = find_method(self.method)
         if row.needs_model and self.model is None:
             raise ValueError(f"method {self.method!r} needs a draft `model`")
         check_ks(self.num_speculative_tokens)
+
+    @property
+    def family(self) -> str:
+        """The name in the file, the same for all its variants."""
+        return self.variant_of or self.name
 
     @property
     def row(self) -> Method:
@@ -277,6 +292,10 @@ class Search:
     max_blocks: int = 8
     confirm_rounds: int = 2
     """How often baseline and winner are launched in the A B A B confirmation."""
+    sampler: str = "tpe"
+    """What chooses among the values of a candidate that are too many to try all."""
+    max_variants: int = 4
+    """How many combinations of a candidate's values are launched at the most."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -295,6 +314,10 @@ class Search:
             )
         if self.confirm_rounds < 1:
             raise ValueError(f"confirm_rounds must be at least 1, got {self.confirm_rounds}")
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"sampler is one of {', '.join(SAMPLERS)}, got {self.sampler!r}")
+        if self.max_variants < 1:
+            raise ValueError(f"max_variants must be at least 1, got {self.max_variants}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,8 @@ class Launch:
             num_speculative_tokens=num_speculative_tokens,
             gpu_memory_utilization=self.gpu_memory_utilization,
             settings=self.candidate.settings if self.candidate else {},
+            engine_args=self.candidate.engine_args if self.candidate else {},
+            variant_of=self.candidate.variant_of if self.candidate else "",
             stage=self.stage,
             live=self.live,
             repeat=self.repeat,
@@ -91,9 +93,18 @@ class Trial:
     num_speculative_tokens: int
     gpu_memory_utilization: float
     settings: Mapping[str, JSON] = field(default_factory=dict)
+    engine_args: Mapping[str, JSON] = field(default_factory=dict)
+    """Those of the candidate; the target's are in the fingerprint."""
+    variant_of: str = ""
+    """The candidate of the file, where `candidate` is a variant of it."""
     stage: Stage
     live: bool = False
     repeat: int = 0
+
+    @property
+    def family(self) -> str:
+        """The candidate's name in the file, or `baseline`."""
+        return self.variant_of or self.candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

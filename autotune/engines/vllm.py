@@ -21,8 +21,9 @@ from pathlib import Path
 from autotune import process
 from autotune.core.methods import METHODS
 from autotune.core.redaction import shown
+from autotune.core.study import JSON
 from autotune.core.trial import Cause, EngineFacts
-from autotune.engines import _logs, _metrics, _signs, _start, _versions, live_k
+from autotune.engines import _fields, _logs, _metrics, _signs, _start, _versions, live_k
 from autotune.engines._host import (
     device_name,
     driver_version,
@@ -163,6 +164,22 @@ class VllmEngine:
         if too_old:
             raise UserError(too_old)
         return facts | {"device": device_name(), "driver": driver_version()}
+
+    def speculative_fields(self, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
+        """Read from vLLM's source in the engine's interpreter; empty where that cannot be asked."""
+        python = launcher[0] if launcher else sys.executable
+        if not self.real or "python" not in Path(python).name:
+            return {}
+        # As text: beside the file lies a module of ours that is called vllm, too.
+        script = Path(_fields.__file__).read_text(encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [python, "-c", script], capture_output=True, text=True, timeout=60, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return {}  # `probe` says what is wrong with it
+        fields: dict[str, JSON] = json.loads(done.stdout)
+        return fields
 
     def command(self, order: ServeOrder, port: int) -> Sequence[str]:
         """The argv; everything that is deployed stands in the config file."""

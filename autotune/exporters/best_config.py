@@ -126,7 +126,7 @@ def _engine(
             "launcher": list(spec.target.launcher) or None,
             "args": {
                 "model": spec.target.model,
-                **engine_args(spec),
+                **engine_args(spec, candidate),
                 "gpu_memory_utilization": gmu,
             },
             "speculative_config": without_nulls(speculation) if speculation else None,

@@ -1,8 +1,9 @@
 """vllm.yaml: the engine arguments, for `vllm serve --config vllm.yaml` as it is.
 
 Rules: every launch of the tuner starts from a file rendered here, so the exported file is the one
-that was launched, byte for byte; it holds the target's arguments, the memory share and the
-speculation, nothing that belongs to one launch (port, scheduler), no evidence and no credentials.
+that was launched, byte for byte; it holds the target's arguments, those of the candidate before
+them, the memory share and the speculation, nothing that belongs to one launch (port, scheduler), no
+evidence and no credentials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ def render_engine_args(
         speculation["num_speculative_tokens_per_batch_size"] = graph_schedule(graphs_for)
     values = {
         "model": spec.target.model,
-        **engine_args(spec),
+        **engine_args(spec, candidate),
         "gpu_memory_utilization": gpu_memory_utilization,
         "speculative_config": without_nulls(speculation) if speculation else None,
     }
@@ -43,9 +44,11 @@ def render_engine_args(
     return dump(dashed, head=_head(spec.name))
 
 
-def engine_args(spec: StudySpec) -> dict[str, JSON]:
-    """The target's own arguments as they are written, by name; credentials are left out."""
-    given = {key.replace("-", "_"): value for key, value in spec.target.engine_args.items()}
+def engine_args(spec: StudySpec, candidate: Candidate | None) -> dict[str, JSON]:
+    """The arguments of target and candidate as they are written, by name; no credentials."""
+    own = candidate.engine_args if candidate else {}
+    both = {**spec.target.engine_args, **own}
+    given = {key.replace("-", "_"): value for key, value in both.items()}
     return {
         key: given[key]
         for key in sorted(given)

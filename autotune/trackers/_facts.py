@@ -24,7 +24,7 @@ from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points
 from autotune.core.statistics import Interval, mean_of
 from autotune.core.study import Level, StudySpec
-from autotune.core.trial import BASELINE, Failure, Measurement, Record
+from autotune.core.trial import BASELINE, Failure, Measurement, Record, Trial
 
 LONGEST = 500
 """Older servers refuse longer values; newer ones cut them without a word."""
@@ -61,7 +61,7 @@ def params(spec: StudySpec, record: Record) -> dict[str, str]:
     trial = record.trial
     known: dict[str, object] = {
         "candidate": trial.candidate,
-        "method": "none" if trial.candidate == BASELINE else _method(spec, trial.candidate),
+        "method": "none" if trial.candidate == BASELINE else _method(spec, trial),
         "num_speculative_tokens": trial.num_speculative_tokens,
         "gpu_memory_utilization": trial.gpu_memory_utilization,
         "stage": trial.stage.value,
@@ -74,7 +74,9 @@ def params(spec: StudySpec, record: Record) -> dict[str, str]:
     }
     rates = {lv.concurrency: lv.request_rate for lv in spec.workload.levels}
     known |= {f"request_rate.c{c}": rate for c, rate in rates.items() if rate is not None}
+    known |= {"candidate_family": trial.family} if trial.variant_of else {}
     known |= {f"settings.{name}": value for name, value in trial.settings.items()}
+    known |= {f"engine_args.{name}": value for name, value in trial.engine_args.items()}
     return {safe_name(name): cut(_text(value)) for name, value in known.items()}
 
 
@@ -277,10 +279,10 @@ def _interval(name: str, interval: Interval, step: int = 0) -> list[Value]:
     ]
 
 
-def _method(spec: StudySpec, name: str) -> str:
+def _method(spec: StudySpec, trial: Trial) -> str:
     methods: Mapping[str, str] = {c.name: c.method for c in spec.candidates}
     # A record may be older than the candidates file.
-    return methods.get(name, "unknown")
+    return trial.method or methods.get(trial.family, "unknown")
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
+from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
 from autotune.core.stages.points import of_confirmation, of_search
 from autotune.core.stages.ranges import universe
@@ -53,13 +54,14 @@ def tune(
         launch = next_launch(rig.spec, records, left, propose)
         if launch is None:
             return
+        spec = with_variants(rig.spec, records, launch.candidate)
         with stops_when_full():
             folder = rig.paths.next_launch(r.launch_id for r in stored)
             config = write_config(launch, folder)
-        new, stopped = _run(launch, rig, config, folder, records)
+        new, stopped = _run(launch, replace(rig, spec=spec), config, folder, records)
         with stops_when_full():
             for record in new:
-                ledger.tell(record, value_of(rig.spec, [*records, *new], record))
+                ledger.tell(record, value_of(spec, [*records, *new], record))
             mark_told(folder)
         yield new
         starts.append((launch.name, _failed(new)))
@@ -93,7 +95,8 @@ def recover(paths: StudyPaths, ledger: Ledger, spec: StudySpec) -> list[Record]:
     found = []
     for folder in sorted(paths.launches.glob("*/")):
         for record in salvage(folder):
-            ledger.tell(record, value_of(spec, [*ledger.records(), record], record))
+            known = [*ledger.records(), record]
+            ledger.tell(record, value_of(with_variants(spec, known), known, record))
             found.append(record)
         mark_told(folder)
     return found
@@ -104,16 +107,16 @@ def usable(
 ) -> list[Record]:
     """The records that may be compared with what this study would measure now.
 
-    Passes at another request rate are left out of them: they are of another load.
+    Passes at another request rate are left out of them: they are of another load. Each bears the
+    name that the present file has for its candidate, or for the variant of one.
     """
     return [
-        _at_rates(r, spec)
+        _at_rates(named, spec)
         for r in records
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
-        and _same_candidate(spec, r.trial)
-        and _asked_for(spec, r.trial)
         and record_id(r) not in forgotten
+        if (named := _named(spec, r)) is not None and _asked_for(spec, named.trial)
     ]
 
 
@@ -137,22 +140,20 @@ def _at_rates(record: Record, spec: StudySpec) -> Record:
     return replace(record, outcome=record.measurement.at_rates(rates))
 
 
-def _same_candidate(spec: StudySpec, trial: Trial) -> bool:
-    """Whether the file still means the same by this name; a name that is gone does no harm."""
-    now = next((c for c in spec.candidates if c.name == trial.candidate), None)
-    if now is None:
-        return trial.candidate == BASELINE
-    same_draft = (now.method, now.model, now.weights) == (
-        trial.method,
-        trial.model,
-        trial.weights,
-    )
-    return same_draft and dict(now.settings) == dict(trial.settings)
+def _named(spec: StudySpec, record: Record) -> Record | None:
+    """The record under the name that the file has for what it measured; None if it has none."""
+    if record.trial.candidate == BASELINE:
+        return record
+    candidate = meant_by(spec, record.trial)
+    if candidate is None:
+        return None
+    trial = replace(record.trial, candidate=candidate.name, variant_of=candidate.variant_of)
+    return replace(record, trial=trial)
 
 
 def _asked_for(spec: StudySpec, trial: Trial) -> bool:
     """Whether the file still asks for this K, or the search may come to it by itself."""
-    candidate = next((c for c in spec.candidates if c.name == trial.candidate), None)
+    candidate = next((c for c in spec.candidates if c.name == trial.family), None)
     k = trial.num_speculative_tokens
     return candidate is None or k == 0 or k in universe(candidate, spec.ks(candidate))
 

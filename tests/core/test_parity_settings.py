@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.parity_settings import AS_DEPLOYED, MUST_BE_EQUAL
-from tests.builders_arms import arm, baseline, found, only, resolved
+from tests.builders import make_spec
+from tests.builders_arms import SPEC, arm, baseline, found, only, resolved
 
 
 def test_equal_arms_leave_no_doubt() -> None:
@@ -110,3 +111,17 @@ def test_graphs_that_do_not_cover_a_step_are_told(said: dict[str, str]) -> None:
 def test_graphs_that_cover_every_step_or_are_not_used_are_not_told(said: dict[str, str]) -> None:
     """Nor are those of which nothing is known."""
     assert found(baseline(), resolved(arm(k=2), **said)).keys() <= {"resolved flags"}
+
+
+def test_engine_arguments_of_the_candidate_alone_are_told_and_compared() -> None:
+    """The file asks for the difference: the speedup is that of both changes together."""
+    own = replace(SPEC.candidate("eagle"), engine_args={"max_num_seqs": 4})
+    spec = make_spec(candidates=(own,))
+    doubt = only(
+        resolved(baseline(), max_num_seqs="8"), resolved(arm(), max_num_seqs="4"), spec=spec
+    )
+    assert not doubt.invalid
+    assert doubt.why == "max_num_seqs is 4, the baseline's 8"
+    assert "both changes together" in doubt.remedy
+    other = only(resolved(baseline(), dtype="one"), resolved(arm(), dtype="two"), spec=spec)
+    assert other.invalid

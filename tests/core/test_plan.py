@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.core.axes import IntRange
 from autotune.core.plan import baseline_failed, next_launch, pending
+from autotune.core.space import variant
 from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Launch, Record, Stage
 from tests.builders import BASE, GMU, make_failure, make_record, make_spec, make_workload
@@ -394,3 +396,53 @@ def test_what_is_proposed_is_searched_once_the_file_is_screened() -> None:
     launch = next_launch(spec, make_study_records(confirmed=False), None, propose)
     assert launch
     assert (launch.name, launch.num_speculative_tokens) == ("ngram-wide", (0, 1, 2, 3, 5))
+
+
+LOOKUP = Candidate(
+    name="ngram",
+    method="ngram",
+    settings={"prompt_lookup_min": 1},
+    space={"prompt_lookup_max": IntRange(low=2, high=6)},
+)
+
+
+def test_variants_of_a_survivor_are_measured_before_the_confirmation() -> None:
+    """One after the other, as long as somebody proposes one; the best of them is confirmed."""
+    spec = make_spec(candidates=(LOOKUP,), search=replace(make_spec().search, confirm_rounds=1))
+    wanted = [variant(LOOKUP, {"prompt_lookup_max": n}) for n in (6, 2)]
+
+    def propose(
+        asked: StudySpec, records: Sequence[Record], candidate: Candidate
+    ) -> Candidate | None:
+        assert (asked, candidate) == (spec, LOOKUP)
+        known = {r.trial.candidate for r in records}
+        return next((v for v in wanted if v.name not in known), None)
+
+    speeds = {4: 1.2, 6: 1.5, 2: 0.9}
+    known: list[Record] = []
+    launches: list[Launch] = []
+    while launch := next_launch(spec, known, propose=propose):
+        launches.append(launch)
+        largest = launch.candidate.settings["prompt_lookup_max"] if launch.candidate else None
+        gain = speeds[largest] if isinstance(largest, int) else 1.0
+        known += [
+            replace(
+                made,
+                trial=launch.trial(k),
+                launch_id=f"{len(launches)}",
+            )
+            for k in launch.num_speculative_tokens
+            for made in [
+                make_record("ngram", k, tput={c: v * (gain if k else 1) for c, v in BASE.items()})
+            ]
+        ]
+        assert len(launches) < 9
+    names = [(x.stage.value, x.name) for x in launches]
+    assert names == [
+        ("baseline", BASELINE),
+        ("screen", "ngram(prompt_lookup_max=4)"),
+        ("screen", "ngram(prompt_lookup_max=6)"),
+        ("screen", "ngram(prompt_lookup_max=2)"),
+        ("confirm", BASELINE),
+        ("confirm", "ngram(prompt_lookup_max=6)"),
+    ]

@@ -136,3 +136,15 @@ def test_the_installed_vllm_accepts_the_file(tmp_path: Path) -> None:
         "gpu_memory_utilization": GMU,
         "speculative_config": spec.candidate("ngram").speculative_config(3),
     }
+
+
+def test_a_candidates_own_engine_arguments_come_before_the_targets() -> None:
+    """In its launches and in the export; the baseline keeps those of the target."""
+    target = Target(model="m", engine_args={"max_num_seqs": 8, "dtype": "half"})
+    own = replace(EAGLE, engine_args={"max_num_seqs": 4})
+    spec = make_spec(target=target, candidates=(own,))
+    with_draft, plain = (
+        yaml.safe_load(render_engine_args(spec, candidate, 2, GMU)) for candidate in (own, None)
+    )
+    assert (with_draft["max-num-seqs"], plain["max-num-seqs"]) == (4, 8)
+    assert with_draft["dtype"] == plain["dtype"] == "half"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.study import StudySpec, Workload
+from autotune.core.study import JSON, StudySpec, Workload
 from autotune.core.trial import BASELINE, Cause, EngineFacts, Launch, Record, Stage
 from autotune.errors import LaunchError
 from autotune.ports import (
@@ -116,6 +116,10 @@ class World:
     def probe(self, launcher: tuple[str, ...]) -> Mapping[str, str]:
         """Facts of the engine."""
         return {"fake": "1"}
+
+    def speculative_fields(self, launcher: tuple[str, ...]) -> Mapping[str, JSON]:
+        """Nobody knows."""
+        return {}
 
     def command(self, order: ServeOrder, port: int) -> Sequence[str]:
         """Nothing is started."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ for _level, _end in ((1, 1.41), (4, 1.24)):
     CURVES["ngram"][_level] |= {12: _end * 1.06, 16: _end * 1.1, 24: _end * 1.07, 32: _end * 0.9}
 
 
-def spec_of(**search: int) -> StudySpec:
+def spec_of(**search: Any) -> StudySpec:  # noqa: ANN401
     """Three candidates, K from 1 to 8, two levels, blocks enough."""
     return make_spec(
         workload=make_workload(prompts=96),

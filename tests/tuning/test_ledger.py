@@ -13,10 +13,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from autotune.core.axes import Axis, Choices, FloatRange, IntRange
+from autotune.core.space import variant
 from autotune.core.study import JSON, Candidate, Constraint, Objective
 from autotune.core.trial import Cause, Failure, Record, Stage
 from autotune.errors import UserError
-from autotune.tuning.ledger import OBJECTIVE, Ledger, record_id
+from autotune.tuning.ledger import OBJECTIVE, Ledger, read_records, record_id
 from tests.builders import make_candidates, make_facts, make_failure, make_record, make_spec
 from tests.builders_study import make_study_records
 
@@ -230,3 +232,101 @@ def test_a_record_is_its_launch_and_k() -> None:
     records: list[Record] = make_study_records()
     assert len({record_id(r) for r in records}) == len(records)
     assert record_id(make_record("eagle", 2, Stage.SCREEN, launch_id="002")) == "002:2"
+
+
+LOOKUP = Candidate(
+    name="lookup", method="ngram", space={"prompt_lookup_max": IntRange(low=2, high=6)}
+)
+RANGED = make_spec(candidates=(*make_candidates(), LOOKUP))
+
+
+def of_variant(candidate: Candidate, largest: int, number: int = 0) -> Record:
+    """A measurement of one variant of the lookup."""
+    made = variant(candidate, {"prompt_lookup_max": largest})
+    record = make_record("ngram", 2, launch_id=f"{100 + number}")
+    trial = replace(
+        record.trial,
+        candidate=made.name,
+        variant_of=made.variant_of,
+        method=made.method,
+        settings=made.settings,
+    )
+    return replace(record, trial=trial)
+
+
+def test_a_setting_that_is_searched_is_a_parameter_of_its_candidate_alone(url: str) -> None:
+    """The dashboard shows the family and the value, not one candidate for each variant."""
+    ledger = Ledger(url, RANGED)
+    record = of_variant(LOOKUP, 4)
+    ledger.tell(record, 1.3)
+    ledger.tell(make_record("eagle", 2, launch_id="002"), 1.2)
+    searched, other = trials_of(url)
+    assert (searched.params["candidate"], searched.params["lookup.prompt_lookup_max"]) == (
+        "lookup",
+        4,
+    )
+    assert "lookup.prompt_lookup_max" not in other.params
+    assert ledger.records()[0] == record
+
+
+@pytest.mark.parametrize(
+    ("axis", "kept"),
+    [
+        (IntRange(low=4, high=9), {2, 5}),
+        (IntRange(low=4, high=64, log=True), {2, 5}),
+        (Choices(values=(8, 2, 4)), {2}),
+        (FloatRange(low=1.0, high=3.0), {2}),
+    ],
+)
+def test_another_range_keeps_every_record(url: str, axis: Axis, kept: set[int]) -> None:
+    """Wider, narrower or of another kind: values that the parameter has no more are left out."""
+    ledger = Ledger(url, RANGED)
+    for number, largest in enumerate((2, 5)):
+        ledger.tell(of_variant(LOOKUP, largest, number), 1.3)
+    told = ledger.records()
+    changed = replace(LOOKUP, space={"prompt_lookup_max": axis})
+    again = Ledger(url, make_spec(candidates=(*make_candidates(), changed)))
+    assert again.records() == told
+    values = [t.params.get("lookup.prompt_lookup_max") for t in trials_of(url, again.study_name)]
+    assert {v for v in values if v is not None} == kept
+    assert Ledger(url, RANGED).records() == told
+
+
+def test_optuna_tells_which_parameter_matters(url: str) -> None:
+    """What a dashboard shows: importance of K, candidate and the searched setting."""
+    ledger = Ledger(url, RANGED)
+    for number in range(30):
+        largest, k = 2 + number % 5, 1 + number % 3
+        record = of_variant(LOOKUP, largest, number)
+        record = replace(record, trial=replace(record.trial, num_speculative_tokens=k))
+        ledger.tell(record, 1.0 + 0.1 * largest + 0.001 * k)
+        ledger.tell(make_record("eagle", k, launch_id=f"{200 + number}"), 1.25 + 0.001 * k)
+    study = optuna.load_study(study_name=SPEC.name, storage=url)
+    found = optuna.importance.get_param_importances(study)
+    assert set(found) >= {"candidate", "num_speculative_tokens", "lookup.prompt_lookup_max"}
+    assert found["lookup.prompt_lookup_max"] > found["num_speculative_tokens"]
+    assert study.best_params["lookup.prompt_lookup_max"] == 6
+
+
+def test_a_long_record_fits_into_any_database(url: str, tmp_path: Path) -> None:
+    """MySQL ends a text at 65,535 bytes; a record grows with every request of its passes."""
+    record = make_record("eagle", 2, blocks=40, why='größer ❤ than "any" text' * 50)
+    ledger = Ledger(url, SPEC)
+    ledger.tell(record, 1.2)
+    with sqlite3.connect(tmp_path / "study.db") as connection:
+        texts = connection.execute("SELECT value_json FROM trial_user_attributes").fetchall()
+    assert max(len(text.encode()) for (text,) in texts) < 65_535
+    assert sum(len(text) for (text,) in texts) > 70_000
+    assert Ledger(url, SPEC).records() == [record]
+    assert read_records(url, SPEC.name) == [record]
+
+
+def test_a_study_may_be_kept_elsewhere(url: str, tmp_path: Path) -> None:
+    """Two storages know nothing of each other; one that cannot be opened says so."""
+    filled(url)
+    elsewhere = f"sqlite:///{tmp_path}/other.db"
+    assert Ledger(elsewhere, SPEC).records() == []
+    assert read_records(elsewhere, "no such study") == []
+    for wrong in ("sqlite:///no/such/folder/study.db", "mysql+nothing://x/y", "what is this"):
+        with pytest.raises(UserError, match="cannot be opened"):
+            Ledger(wrong, SPEC)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.axes import IntRange
 from autotune.core.plan import next_launch
 from autotune.core.study import JSON, Candidate, Search, Slo, StudySpec, Target
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
@@ -201,3 +202,25 @@ def test_other_objectives_of_service_need_no_other_measurement() -> None:
     """The times of each request are kept: the fingerprint knows neither rates nor objectives."""
     plain = fingerprint(make_open_spec(2.5), {})
     assert plain == fingerprint(make_open_spec(5.0, Slo(ttft_ms=100.0)), {})
+
+
+def test_a_renamed_candidate_keeps_what_was_measured() -> None:
+    """Under its new name: a candidate is its method, model and settings."""
+    renamed = replace(SPEC, candidates=(replace(FIRST, name="head"), *SPEC.candidates[1:]))
+    (found,) = usable([record()], record().fingerprint, renamed)
+    assert found.trial.candidate == "head"
+    assert found.measurement == record().measurement
+
+
+def test_a_setting_that_becomes_a_range_keeps_what_was_measured() -> None:
+    """The fixed value is one of the range's, and back again."""
+    axis = IntRange(low=8, high=16)
+    before = replace(SPEC, candidates=(replace(FIRST, engine_args={"max_num_seqs": 8}),))
+    after = replace(SPEC, candidates=(replace(FIRST, space={"engine_args.max_num_seqs": axis}),))
+    fixed = record(before)
+    fixed = replace(fixed, trial=replace(fixed.trial, engine_args={"max_num_seqs": 8}))
+    (ranged,) = usable([fixed], fixed.fingerprint, after)
+    assert ranged.trial.candidate == "eagle(max_num_seqs=8)"
+    assert ranged.trial.family == "eagle"
+    assert usable([ranged], fixed.fingerprint, before) == [fixed]
+    assert usable([fixed], fixed.fingerprint, SPEC) == []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import Constraint, Objective, Search
+from autotune.core.axes import Choices, FloatRange, IntRange
+from autotune.core.study import Candidate, Constraint, Objective, Search
 from autotune.errors import UserError
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.saved import SavedStudy, find_root, load, save
@@ -15,6 +16,18 @@ from tests.builders import make_spec
 
 STUDY = SavedStudy(
     spec=make_spec(
+        candidates=(
+            Candidate(
+                name="ngram",
+                method="ngram",
+                engine_args={"max_num_batched_tokens": 64},
+                space={
+                    "prompt_lookup_max": IntRange(low=2, high=6, log=True, default=5),
+                    "prompt_lookup_min": Choices(values=(1, None, True, 1.5, "x")),
+                    "x": FloatRange(low=0.0, high=1.0, step=0.5),
+                },
+            ),
+        ),
         objective=Objective(constraints=(Constraint(metric="p99_ttft_ms", upper=300),)),
         search=Search(budget_s=2700.0, gpu_memory_utilization=(0.8, 0.9)),
     ),

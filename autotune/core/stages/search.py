@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from autotune.core.comparison import Comparer
 from autotune.core.memory_bounds import in_force
+from autotune.core.space import variants_in, with_variants
 from autotune.core.stages.making import listed, make_launch
 from autotune.core.stages.points import ends_candidate, given_up, not_in_force, of_point, of_search
 from autotune.core.stages.ranges import between, coarse, doubled
@@ -18,6 +19,8 @@ from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Launch, Record, Stage
 from autotune.core.wording import level_words, listed_words
 
+JUDGED = 2
+"""Variants of a candidate that must have been tried before it is dropped."""
 Propose = Callable[[StudySpec, Sequence[Record], Candidate], Candidate | None]
 """Study, records and a candidate to another one that is to be tried beside it, with a name of its
 own; None: no more. The same records give the same candidate."""
@@ -33,10 +36,11 @@ def launches(
     """All screenings that are left, in the order of the file; then what is left to refine, the
     most promising candidate first, and what is proposed besides."""
     searched = of_search(in_force(spec, records))
-    found = compared(spec, searched)
+    concrete = with_variants(spec, records)
+    found = compared(concrete, searched)
     surveys = [
-        _survey(spec, searched, found, candidate)
-        for candidate in spec.candidates
+        _survey(concrete, searched, found, candidate)
+        for candidate in concrete.candidates
         if not any(ends_candidate(r, candidate.name) for r in searched)
     ]
     screens = [x for one in surveys if not one.screened for x in _of_candidate(one, records)]
@@ -44,8 +48,24 @@ def launches(
     for one in sorted((s for s in surveys if s.screened), key=_promise):
         yield from _of_candidate(one, records)
     for candidate in spec.candidates if not screens else ():
+        if _dropped(spec, searched, surveys, candidate):
+            continue
         if (new := propose(spec, records, candidate)) is not None:
-            yield from _of_candidate(_survey(spec, searched, found, new), records)
+            whole = with_variants(spec, records, new)
+            one = _survey(whole, searched, compared(whole, searched), new)
+            yield from _of_candidate(one, records)
+
+
+def _dropped(
+    spec: StudySpec, searched: Sequence[Record], surveys: Sequence[Survey], candidate: Candidate
+) -> bool:
+    """Whether the variants so far say that no other one is worth a launch.
+
+    One alone does not speak for a range.
+    """
+    known = variants_in(spec, searched, candidate) if candidate.space else ()
+    hopeful = [s for s in surveys if s.candidate.family == candidate.name and not s.beaten]
+    return len(known) >= JUDGED and not hopeful
 
 
 def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:

@@ -91,7 +91,8 @@ def twin_weights(facts: Facts) -> Iterator[Finding]:
     for candidate in facts.spec.candidates:
         if not candidate.weights or not facts.real:
             continue
-        settings = sorted((key, str(value)) for key, value in candidate.settings.items())
+        parts = (candidate.settings, candidate.engine_args, candidate.space)
+        settings = [str(sorted((key, str(value)) for key, value in p.items())) for p in parts]
         ks = facts.spec.ks(candidate)
         first = seen.setdefault((candidate.method, candidate.weights, *settings, ks), candidate)
         if first is not candidate:
