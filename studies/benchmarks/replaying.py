@@ -159,6 +159,8 @@ def _launched(
         passes.append(served.measure(k, concurrency, block, len(passes)))
     for k in launch.num_speculative_tokens:
         mine = tuple(p for p in passes if p.num_speculative_tokens == k)
+        if not mine:
+            continue
         yield Record(
             trial=launch.trial(k),
             outcome=Measurement(passes=mine, pruned=rounds.pruned(k)),
