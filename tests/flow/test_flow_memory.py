@@ -56,9 +56,14 @@ def config(study: Desk) -> dict[str, Any]:
 
 
 def test_the_smallest_that_is_enough_is_confirmed_and_exported(study: Desk, done: Done) -> None:
-    """The search at 0.9, once 0.95 has failed; both arms of the confirmation at 0.7."""
+    """The search at 0.9, once 0.95 has failed; both arms of the confirmation at 0.7.
+
+    How many launches the search takes is the noise's affair: it repeats what it cannot tell apart.
+    """
     assert done.code == 0, done.text
-    assert shares(study) == [0.95, 0.9, 0.9, 0.7, 0.7]
+    first, *searched = shares(study)[:-2]
+    assert (first, set(searched)) == (0.95, {0.9})
+    assert shares(study)[-2:] == [0.7, 0.7]
     assert config(study)["engine"]["args"]["gpu_memory_utilization"] == 0.7
     assert study.report("vllm.yaml") == (study.launches[-1] / "vllm.yaml").read_text()
 
