@@ -209,7 +209,8 @@ class Exporter(Protocol):
 
     def render(
         self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
-    ) -> str: ...
+    ) -> str | None:
+        """The text of the file; None where the answer has nothing for it."""
 
 
 def names(family: str) -> tuple[str, ...]:

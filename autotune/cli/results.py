@@ -75,8 +75,11 @@ def write_results(
     files = []
     for name in names("exporters"):
         exporter: Exporter = find("exporters", name)
-        text = exporter.render(spec, result, about)
-        files.append(write_text(paths.report / exporter.filename, text))
+        text, file = exporter.render(spec, result, about), paths.report / exporter.filename
+        if text is None:
+            file.unlink(missing_ok=True)  # what an earlier answer had
+        else:
+            files.append(write_text(file, text))
     # matplotlib and pandas take a second to import, and only a finished study needs them.
     from autotune.reporting.report import write_report  # noqa: PLC0415
 

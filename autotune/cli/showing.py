@@ -99,7 +99,10 @@ def export(name: str, root: Path | None, kind: str) -> None:
     exporter: Exporter = find("exporters", kind.replace("-", "_"))
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
-    typer.echo(exporter.render(opened.spec, result, about), nl=False)
+    text = exporter.render(opened.spec, result, about)
+    if text is None:
+        raise UserError(f"the answer of {name!r} has no {exporter.filename}: see `autotune show`")
+    typer.echo(text, nl=False)
 
 
 def ui(root: Path | None, port: int) -> None:

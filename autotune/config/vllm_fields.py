@@ -161,8 +161,8 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
         "synthetic_acceptance_length": _ACCEPTANCE,
         "enable_adaptive_verification": "it verifies fewer tokens than K on its own account, so "
         "that no curve over K can be measured; remove it",
-        "num_speculative_tokens_per_batch_size": "K is searched for all batch sizes together, a "
-        "schedule is not built yet; give num_speculative_tokens and workload.concurrency instead",
+        "num_speculative_tokens_per_batch_size": "autotune makes the schedule itself, from the "
+        "levels of workload.concurrency, and exports it where it is confirmed; remove it",
         "tensor_parallel_size": "vLLM refuses it here; the draft's is draft_tensor_parallel_size",
         "target_model_config": _INTERNAL,
         "target_parallel_config": _INTERNAL,

@@ -79,7 +79,7 @@ def passes_of(spec: StudySpec, records: Sequence[Record], launch: Launch) -> flo
         )
         for lv in workload.levels
     }
-    if launch.stage in {Stage.BASELINE, Stage.CONFIRM}:
+    if launch.stage in {Stage.BASELINE, Stage.CONFIRM, Stage.SCHEDULE}:
         return sum(blocks.values())
     seen = _searches(records, live=launch.live)
     if seen and launch.stage is Stage.SCREEN:

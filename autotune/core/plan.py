@@ -70,8 +70,8 @@ def _affordable(
     spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
 ) -> list[Launch]:
     """Without the search if its next launch would leave too little to confirm the best known."""
-    final = [launch for launch in ahead if launch.stage is Stage.CONFIRM]
-    if ahead[0].stage in {Stage.BASELINE, Stage.CONFIRM}:
+    final = [launch for launch in ahead if launch.stage.prompts == "confirmation"]
+    if ahead[0].stage is Stage.BASELINE or ahead[0] in final:
         return list(ahead)
     ranked = finalists(spec, records)
     if not ranked or hopeless(spec, ranked[0]):
@@ -90,7 +90,7 @@ def _start_s(records: Sequence[Record], launch: Launch) -> float:
     return boot_s(records, launch) + WARM_UP_S
 
 
-STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5}
+STAGE_WEIGHTS = {Stage.BASELINE: 4.0, Stage.CONFIRM: 1.5, Stage.SCHEDULE: 1.5}
 """What a pass of a stage may cost, relative to one of the search: the blocks of the baseline are
 what every other launch is paired with."""
 

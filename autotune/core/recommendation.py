@@ -28,6 +28,8 @@ from autotune.core.memory import Choice, utilization_for
 from autotune.core.memory_bounds import search_utilization
 from autotune.core.noise import Noise, noise_of
 from autotune.core.parity import remarks
+from autotune.core.schedule import schedule_words
+from autotune.core.schedule_offer import ScheduleAnswer, answer_of
 from autotune.core.speedup import SpeedupCurve, curves, violations
 from autotune.core.stages.points import of_search
 from autotune.core.statistics import Interval
@@ -71,6 +73,8 @@ class Recommendation:
     """That of plain decoding, where it is what is deployed: one that was launched."""
     failures: tuple[tuple[Record, Failure], ...]
     reasons: tuple[str, ...]
+    schedule: ScheduleAnswer | None = None
+    """K per batch size, beside the static K; None unless that is confirmed."""
 
     @property
     def speculates(self) -> bool:
@@ -95,6 +99,8 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         why = "no K could be measured at every level and keeps every constraint"
     choice = utilization_for(spec, records, finalist) if finalist else None
     used = beside if proved else of_search(records)
+    speculates = proved is not None and verdict is Verdict.SPECULATE
+    schedule = answer_of(spec, records, finalist) if finalist and speculates else None
     return Recommendation(
         verdict=verdict,
         basis=basis,
@@ -106,6 +112,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
         noise=noise,
         memory=choice,
         plain_utilization=_plain_utilization(spec, used, finalist if proved else None),
+        schedule=schedule,
         failures=tuple((r, r.outcome) for r in records if isinstance(r.outcome, Failure)),
         reasons=(
             why,
@@ -123,6 +130,7 @@ def recommend(spec: StudySpec, records: Sequence[Record]) -> Recommendation:
             ),
             *_estimates_apart(confirmation or search, finalist),
             *_memory_reasons(spec, choice),
+            *_schedule_reasons(spec, schedule),
             *(drift.told() for drift in drifts(records, noise.launch)),
         ),
     )
@@ -146,6 +154,16 @@ def _memory_reasons(spec: StudySpec, choice: Choice | None) -> list[str]:
         return []
     searched = len(spec.search.gpu_memory_utilization) > 1
     return [*([choice.why] if searched else []), *([choice.remark] if choice.remark else [])]
+
+
+def _schedule_reasons(spec: StudySpec, schedule: ScheduleAnswer | None) -> list[str]:
+    """Whether K follows the batch size, where more than one size was measured."""
+    if schedule is None or len(spec.workload.levels) == 1:
+        return []
+    planned = f" ({schedule_words(schedule.ranges)})" if schedule.ranges else ""
+    if schedule.refused:
+        return [f"no schedule of K per batch size is offered{planned}: {schedule.refused}"]
+    return [f"a schedule of K per batch size is offered beside the static K{planned}"]
 
 
 def judge(spec: StudySpec, speedup: Interval | None) -> tuple[Verdict, str]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from autotune.core.axes import Scalar, start
+from autotune.core.schedule import ranges_of, scheduled, without_schedule
 from autotune.core.settings import contradictions, resolved
 from autotune.core.study import JSON, Candidate, StudySpec, Target
 from autotune.core.trial import Record, Stage, Trial
@@ -129,6 +130,10 @@ def meant_by(spec: StudySpec, trial: Trial) -> Candidate | None:
 
     A candidate that has been renamed is the same one; of two that fit the name decides.
     """
+    ranges = ranges_of(trial.settings)
+    if ranges:
+        plain = meant_by(spec, replace(trial, settings=without_schedule(trial.settings)))
+        return scheduled(plain, ranges) if plain else None
     for candidate in sorted(spec.candidates, key=lambda c: c.name != trial.family):
         values = values_of(candidate, trial)
         if values is not None:

@@ -21,6 +21,7 @@ steps merged on the way and is dropped; steps without a draft count like any oth
 """
 
 import bisect
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -124,20 +125,26 @@ class StepStats:
 
 
 def step_stats(
-    replies: Iterable[Chunked], num_speculative_tokens: int, concurrency: int
+    replies: Iterable[Chunked],
+    num_speculative_tokens: int,
+    concurrency: int,
+    *,
+    full_only: bool = False,
 ) -> StepStats | None:
-    """The steps of a pass; None when they cannot be told.
+    """The steps of a pass, or only those while every stream is busy; None when they cannot be told.
 
     That is so with fewer gaps than one group, where chunks come merged or in one burst (a proxy in
     between, a client that was late), and where more than `MERGED` of them are.
     """
     good = [r for r in replies if r.error is None and r.chunk_s]
-    found = [gap for reply in good for gap in _gaps(reply)]
+    tail_s = _tail_s(good, concurrency) if good else math.inf
+    end_s = tail_s if full_only else math.inf
+    found = [gap for reply in good for gap in _gaps(reply) if gap.until <= end_s]
     gaps = [gap for gap in found if gap.tokens <= num_speculative_tokens + 1]
     merged = len(found) - len(gaps)
     if len(gaps) < GROUP or merged > MERGED * len(found):
         return None
-    step_s, decode_step_s = _step_s(gaps, _prefills(good), _tail_s(good, concurrency))
+    step_s, decode_step_s = _step_s(gaps, _prefills(good), tail_s)
     if step_s <= 0:
         return None
     return StepStats(

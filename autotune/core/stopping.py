@@ -24,7 +24,7 @@ from autotune.core.parity import fair
 from autotune.core.speedup import broken
 from autotune.core.statistics import Estimate
 from autotune.core.study import Level, StudySpec
-from autotune.core.trial import Launch, Measurement, Pass, Record, Stage
+from autotune.core.trial import Launch, Measurement, Pass, Record
 
 ERROR = 0.05
 """How often a K, or a candidate, that is as good as the best may be stopped all the same."""
@@ -78,7 +78,7 @@ class State:
         before = [
             r
             for r in self.known
-            if r.trial.stage is not Stage.CONFIRM and r.trial.candidate != self.launch.name
+            if r.trial.stage.prompts == "search" and r.trial.candidate != self.launch.name
         ]
         everything = fair(self.spec, [*before, *mine])
         levels, measure = self.spec.workload.levels, yardstick(self.spec)

@@ -26,11 +26,13 @@ class Stage(StrEnum):
     SCREEN = "screen"
     REFINE = "refine"
     CONFIRM = "confirm"
+    SCHEDULE = "schedule"
+    """Beside the confirmation, in its rounds: the winner with a schedule of K per batch size."""
 
     @property
     def prompts(self) -> str:
         """Which prompts are used: the confirmation sees none of the search's."""
-        return "confirmation" if self is Stage.CONFIRM else "search"
+        return "confirmation" if self in {Stage.CONFIRM, Stage.SCHEDULE} else "search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

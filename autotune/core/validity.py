@@ -60,6 +60,8 @@ class Observed:
     """What the engine's log warned of, and how often; such a pass may count."""
     looping: int = 0
     """Replies that are one phrase over and over."""
+    scheduled: bool = False
+    """Whether K follows the batch size: `num_speculative_tokens` is the most it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ def _drafted_wrong(seen: Observed) -> str | None:
     if k == 0:
         return f"K = 0 was asked for, {spec.drafts} drafts were counted"
     per_draft = spec.draft_tokens / spec.drafts
-    low = k * (1 - TRIM_TOLERANCE) if seen.method.fixed_length else 0.0
+    fixed = seen.method.fixed_length and not seen.scheduled
+    low = k * (1 - TRIM_TOLERANCE) if fixed else 0.0
     if not low <= per_draft <= k:
         return f"K = {k} was asked for, {per_draft:.2f} tokens per draft were counted"
     return None
@@ -171,6 +174,8 @@ def _never_drafted(seen: Observed) -> str | None:
     k, spec = seen.num_speculative_tokens, seen.spec
     if k == 0 or spec is None or spec.drafts > 0 or seen.client_tokens <= seen.requests:
         return None
+    if seen.scheduled:
+        return None  # K may be 0 at this level
     if seen.method is None or not seen.method.fixed_length:
         return None  # a lookup may find nothing; a model always drafts
     return f"K = {k} was asked for, not one draft was counted over {seen.client_tokens} tokens"

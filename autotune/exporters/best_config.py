@@ -7,7 +7,6 @@ measured.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -18,9 +17,10 @@ from autotune.core.objective import FIGURES as FIGURES_COMPARED
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
-from autotune.core.statistics import Interval
 from autotune.core.study import JSON, Objective, Prompt, StudySpec
 from autotune.core.wording import headline
+from autotune.exporters._figures import figure, interval
+from autotune.exporters._schedule import schedule_section
 from autotune.exporters._yaml import dump, without_nulls
 from autotune.exporters.vllm_yaml import deployment, engine_args, render_engine_args
 from autotune.ports import Exporter
@@ -77,6 +77,7 @@ def document(
         "models": provenance.get("models") or None,
         "kv_cache_tokens": provenance.get("kv_cache_tokens"),
         "evidence": _evidence(spec, result),
+        "schedule": schedule_section(spec, result),
         "reasons": list(result.reasons),
         "provenance": {k: v for k, v in provenance.items() if k not in _ELSEWHERE},
     }
@@ -143,10 +144,10 @@ def _evidence(spec: StudySpec, result: Recommendation) -> dict[str, object]:
             "candidate": best.candidate if best else None,
             "num_speculative_tokens": best.num_speculative_tokens if best else None,
             "confidence": CONFIDENCE,
-            "speedup": _interval(result.speedup) if result.speedup else None,
+            "speedup": interval(result.speedup) if result.speedup else None,
             "levels": [_level(level) for level in result.levels],
             "launch_effect": {
-                "sd": _figure(result.noise.launch.sd),
+                "sd": figure(result.noise.launch.sd),
                 "launches": result.noise.launch.launches,
                 "source": "prior and launches" if result.noise.launch.launches else "prior",
             },
@@ -176,8 +177,8 @@ def _memory(result: Recommendation) -> Entry | None:
     return without_nulls(
         {
             "kv_cache_need_tokens": choice.need_tokens,
-            "kv_cache_headroom": _figure(choice.headroom),
-            "confirmed_kv_cache_peak": _figure(choice.confirmed_peak),
+            "kv_cache_headroom": figure(choice.headroom),
+            "confirmed_kv_cache_peak": figure(choice.confirmed_peak),
         }
     )
 
@@ -186,19 +187,19 @@ def _level(level: LevelEvidence) -> Entry:
     profile = level.acceptance
     acceptance = (
         {
-            "acceptance_rate": _figure(profile.rate),
-            "acceptance_length": _figure(profile.length),
-            "acceptance_per_position": [_figure(p) for p in profile.per_position],
+            "acceptance_rate": figure(profile.rate),
+            "acceptance_length": figure(profile.length),
+            "acceptance_per_position": [figure(p) for p in profile.per_position],
         }
         if profile
         else {}
     )
     return {
         "concurrency": level.concurrency,
-        **without_nulls({"request_rate": _figure(level.request_rate)}),
+        **without_nulls({"request_rate": figure(level.request_rate)}),
         "weight": level.weight,
         "blocks": level.blocks,
-        "speedup": _interval(level.speedup),
+        "speedup": interval(level.speedup),
         **_estimates(level),
         "baseline": _arm(level.baseline_throughput, level.baseline_latencies)
         | _load(level.compared, level.baseline_value, level.baseline_goodput),
@@ -213,13 +214,13 @@ def _estimates(level: LevelEvidence) -> Entry:
     if level.compared != "output_throughput":
         return {"speedup_in": FIGURES_COMPARED[level.compared].gain}
     estimates = {"by_steps": level.by_steps, "by_throughput": level.by_throughput}
-    return {name: _interval(found) for name, found in estimates.items() if found}
+    return {name: interval(found) for name, found in estimates.items() if found}
 
 
 def _arm(throughput: float, latencies: Latencies | None) -> dict[str, object]:
-    figures: dict[str, object] = {"output_throughput": _figure(throughput)}
+    figures: dict[str, object] = {"output_throughput": figure(throughput)}
     for name in FIGURES if latencies else ():
-        figures[name] = _figure(getattr(latencies, name))
+        figures[name] = figure(getattr(latencies, name))
     return without_nulls(figures | {"requests": latencies.requests if latencies else None})
 
 
@@ -228,9 +229,9 @@ def _load(compared: str, value: float | None, found: Goodput | None) -> dict[str
     latency = FIGURES_COMPARED[compared] if compared in {"tpot", "e2e"} else None
     return without_nulls(
         {
-            **({latency.key: _figure(value)} if latency else {}),
-            "goodput": _figure(found.rate) if found else None,
-            "good_share": _interval(found.share) if found else None,
+            **({latency.key: figure(value)} if latency else {}),
+            "goodput": figure(found.rate) if found else None,
+            "good_share": interval(found.share) if found else None,
         }
     )
 
@@ -251,17 +252,6 @@ def _workload(spec: StudySpec, result: Recommendation) -> Entry:
         "chat_template_kwargs": dict(work.chat_template_kwargs),
         **without_nulls(optional),
     }
-
-
-def _interval(interval: Interval) -> dict[str, object]:
-    """Mean, low, high; an end without a bound is left out."""
-    ends = {"mean": interval.mean, "low": interval.low, "high": interval.high}
-    return without_nulls({name: _figure(value) for name, value in ends.items()})
-
-
-def _figure(value: float | None) -> float | None:
-    """Six figures are more than any measurement has; not-a-number and infinity are unknown."""
-    return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
 
 
 def _has(values: object, path: str) -> bool:

@@ -23,7 +23,7 @@ from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes
-from autotune.reporting import diagnosis, replies, tables
+from autotune.reporting import diagnosis, replies, schedule, tables
 from autotune.reporting.curves import curves_csv
 from autotune.reporting.figures import figures
 from autotune.reporting.pareto import pareto_figures
@@ -89,6 +89,7 @@ def render_report(
         figures=figures_drawn,
         **_evidence(spec, result),
         **_memory(result.memory),
+        **schedule.section(spec, result),
         pareto=tables.pareto_table(tradeoffs(records, result.search)),
         **_replies(spec, result, checks),
         **diagnosis.section(spec, records, result, checks),

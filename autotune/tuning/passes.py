@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import request_times
 from autotune.core.methods import Method
+from autotune.core.schedule import ranges_of
 from autotune.core.steps import step_stats
 from autotune.core.texts import is_json, looping
 from autotune.core.trial import Launch, Pass
@@ -45,6 +46,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
     k, before, after = place.num_speculative_tokens, read.before, read.after
     errors = [s.error for s in result.samples if s.error]
     backwards = _backwards(before, after)
+    scheduled = launch.candidate is not None and bool(ranges_of(launch.candidate.settings))
     return Observed(
         num_speculative_tokens=k,
         method=_method(launch),
@@ -58,7 +60,8 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         # Of counters that began anew not even those that did not fall say what happened.
         spec=None if backwards else _spec(launch, before, after),
         steps_by_k=read.steps_by_k,
-        steps=step_stats(result.samples, k, place.concurrency),
+        # Where batches are smaller, at the ends of a pass, a schedule has another K in force.
+        steps=step_stats(result.samples, k, place.concurrency, full_only=scheduled),
         concurrency=place.concurrency,
         duration_s=result.duration_s,
         client_cpu_s=result.client_cpu_s,
@@ -66,6 +69,7 @@ def observe(launch: Launch, place: Place, result: LoadResult, read: Readings) ->
         disturbances=read.around.disturbances,
         warnings=read.around.warnings,
         looping=sum(looping(s.text) for s in result.samples if not s.error),
+        scheduled=scheduled,
     )
 
 

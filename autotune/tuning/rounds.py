@@ -105,7 +105,7 @@ class Rounds:
             self._screening = not found.screened
             self._purpose = self._purpose_of(found)
         self._asked = self._first
-        for lv in levels if self.launch.stage is not Stage.CONFIRM else ():
+        for lv in levels if self.launch.stage.prompts == "search" else ():
             ran = [len(self._known_blocks(lv, k)) for k in self._first.get(lv.concurrency, ())]
             self._turns[lv.concurrency] = min(ran, default=0)
 

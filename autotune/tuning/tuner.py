@@ -14,7 +14,6 @@ from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
 from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
-from autotune.core.stages.points import of_confirmation, of_search
 from autotune.core.stages.ranges import universe
 from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import Prompt, StudySpec
@@ -161,8 +160,11 @@ def _asked_for(spec: StudySpec, trial: Trial) -> bool:
 def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
     """The overall speedup of a record's point as known now; None when it has none."""
     trial = record.trial
-    stage = (of_confirmation if trial.stage is Stage.CONFIRM else of_search)(records)
-    same = [_at_rates(r, spec) for r in stage if r.fingerprint == record.fingerprint]
+    same = [
+        _at_rates(r, spec)
+        for r in records
+        if r.fingerprint == record.fingerprint and r.trial.stage.prompts == trial.stage.prompts
+    ]
     return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
 

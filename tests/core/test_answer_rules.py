@@ -7,7 +7,7 @@ import pytest
 from autotune.core.finalists import finalists
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import recommend
-from autotune.core.stages.search import live_possible
+from autotune.core.stages.points import live_possible
 from autotune.core.study import Candidate, Constraint, Objective, Workload
 from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
 from tests.builders import make_record, make_spec, make_workload

@@ -162,8 +162,10 @@ class Desk:
         return found
 
 
-def desk(folder: Path, file: Json | None = None, settings: Json | None = None) -> Desk:
-    """Lay a study out in a folder."""
+def desk(
+    folder: Path, file: Json | None = None, settings: Json | None = None, *, prompts: int = 16
+) -> Desk:
+    """Lay a study out in a folder, with so many prompts in each split."""
     file = candidates() if file is None else file
     models = [entry["model"] for entry in file["candidates"] if "model" in entry]
     for model in ("target", *models):
@@ -171,7 +173,7 @@ def desk(folder: Path, file: Json | None = None, settings: Json | None = None) -
         (folder / model / "config.json").write_text("{}", encoding="utf-8")
     with (folder / "prompts.jsonl").open("w", encoding="utf-8") as lines:
         for split in ("search", "confirmation"):
-            for i in range(16):
+            for i in range(prompts):
                 message = {"role": "user", "content": f"Question {i} of the {split} split, please?"}
                 row = {"id": f"{split}-{i}", "split": split, "messages": [message]}
                 lines.write(json.dumps(row) + "\n")

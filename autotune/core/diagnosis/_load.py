@@ -151,7 +151,8 @@ LOAD = (
         id="batch_too_large",
         sign="a gain at one concurrency, and none left at a higher one",
         remedy="with so many requests in a step checking is no longer free: switch speculation off "
-        "from there on by a schedule (num_speculative_tokens_per_batch_size)",
+        "from there on by a schedule (num_speculative_tokens_per_batch_size), which a study "
+        "confirms and exports where it pays",
         check=batch_too_large,
     ),
     Diagnosis(

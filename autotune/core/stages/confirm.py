@@ -2,15 +2,18 @@
 
 Rules: static K, the stock scheduler, the exported file, prompts that the search has not seen; in
 each round a fresh baseline first, A B A B; some rounds more while the baselines are further apart
-than equal launches are; who is confirmed is decided in core/finalists.py.
+than equal launches are; who is confirmed is decided in core/finalists.py, whether the best of them
+is launched with a schedule, too, in core/schedule_offer.py.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autotune.core.drift import restless
 from autotune.core.finalists import Entrant, hopeless, panels
 from autotune.core.memory_bounds import at_utilization, in_force
+from autotune.core.schedule import k_max, schedule_words, scheduled
+from autotune.core.schedule_offer import proposed
 from autotune.core.stages.making import make_launch
 from autotune.core.stages.points import enough, given_up, of_confirmation, of_point
 from autotune.core.study import Candidate, StudySpec
@@ -18,8 +21,23 @@ from autotune.core.trial import BASELINE, Launch, Record, Stage
 
 MORE_ROUNDS = 2
 """Rounds that a confirmation gets at most beyond those asked for, when the machine is restless."""
-Arm = tuple[Candidate | None, int, str]
-"""Who is launched, its K, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """Who is launched in each round."""
+
+    candidate: Candidate | None
+    k: int
+    why: str
+    stage: Stage = Stage.CONFIRM
+    beside: str = ""
+    """The candidate without which it is not launched: what it is compared with."""
+
+    @property
+    def name(self) -> str:
+        """As its records have it."""
+        return self.candidate.name if self.candidate else BASELINE
 
 
 def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> Iterator[Launch]:
@@ -28,7 +46,8 @@ def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> 
     if not groups or hopeless(spec, groups[0][0].finalist):
         if searching:
             first = spec.candidates[0]
-            winner = (first, spec.ks(first)[0], "the winner exactly as it would be deployed")
+            why = "the winner exactly as it would be deployed"
+            winner = Arm(candidate=first, k=spec.ks(first)[0], why=why)
             share = spec.search.gpu_memory_utilization[-1]
             rounds = range(spec.search.confirm_rounds)
             yield from _rounds_of(spec, records, _arms([winner]), rounds, share)
@@ -38,13 +57,14 @@ def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> 
         told = [_told(spec, entrant) for entrant in panel]
         share = panel[0].finalist.gpu_memory_utilization
         last = first_round + _rounds(spec, at_utilization(records, share), first_round)
-        yield from _rounds_of(spec, records, _arms(told), range(first_round, last), share)
+        arms = [*_arms(told), *_with_schedule(spec, records, panel[0])]
+        yield from _rounds_of(spec, records, arms, range(first_round, last), share)
 
 
 def _arms(mine: Sequence[Arm]) -> list[Arm]:
     beside = "the winner" if len(mine) == 1 else "the finalists"
     why = f"a fresh baseline beside {beside}, on prompts the search has not seen"
-    return [(None, 0, why), *mine]
+    return [Arm(candidate=None, k=0, why=why), *mine]
 
 
 def _told(spec: StudySpec, entrant: Entrant) -> Arm:
@@ -54,7 +74,23 @@ def _told(spec: StudySpec, entrant: Entrant) -> Arm:
     if len(spec.search.gpu_memory_utilization) > 1:
         memory = f" and gpu_memory_utilization {finalist.gpu_memory_utilization:g}"
     why = f"{candidate.name} at K = {k}{memory} exactly as it would be deployed"
-    return candidate, k, f"{why}: {entrant.why}" if entrant.why else why
+    return Arm(candidate=candidate, k=k, why=f"{why}: {entrant.why}" if entrant.why else why)
+
+
+def _with_schedule(spec: StudySpec, records: Sequence[Record], entrant: Entrant) -> Iterator[Arm]:
+    """The first of a panel with a schedule of K per batch size, if one promises more."""
+    finalist = entrant.finalist
+    ranges = proposed(spec, records, finalist)
+    if isinstance(ranges, str):
+        return
+    name = finalist.candidate
+    yield Arm(
+        candidate=scheduled(spec.candidate(name), ranges),
+        k=k_max(ranges),
+        why=f"{name} with a schedule per batch size beside its static K: {schedule_words(ranges)}",
+        stage=Stage.SCHEDULE,
+        beside=name,
+    )
 
 
 def _rounds_of(
@@ -64,21 +100,22 @@ def _rounds_of(
     rounds: range,
     share: float,
 ) -> Iterator[Launch]:
-    cold = of_confirmation(in_force(spec, records))
+    cold = [r for r in in_force(spec, records) if r.trial.stage.prompts == "confirmation"]
+    finalists = {arm.name for arm in arms if arm.candidate and not arm.beside}
     lost: set[str] = set()
     for repeat in rounds:
-        for candidate, k, why in arms:
-            name = candidate.name if candidate else BASELINE
-            mine = of_point(cold, name, k)
+        for arm in arms:
+            mine = of_point(cold, arm.name, arm.k)
             same = [r for r in at_utilization(mine, share) if r.trial.repeat == repeat]
-            if name in lost or all(enough(spec, same, lv) for lv in spec.workload.levels):
+            whole = all(enough(spec, same, lv) for lv in spec.workload.levels)
+            if whole or lost & {arm.name, arm.beside}:
                 continue
             if given_up(spec, mine):
-                lost.add(name)
-                if name == BASELINE or len(lost) == len(arms) - 1:
+                lost.add(arm.name)
+                if arm.name == BASELINE or finalists <= lost:
                     return
                 continue
-            launch = make_launch(spec, records, Stage.CONFIRM, candidate, (k,), why=why)
+            launch = make_launch(spec, records, arm.stage, arm.candidate, (arm.k,), why=arm.why)
             yield replace(launch, repeat=repeat, gpu_memory_utilization=share)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from autotune.core.causes import ends_candidate as of_candidate
 from autotune.core.causes import retried
-from autotune.core.study import MIN_BLOCKS, Level, StudySpec
+from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
 from autotune.core.trial import (
     TRIES,
     Cause,
@@ -20,12 +20,12 @@ from autotune.core.trial import (
 
 
 def of_search(records: Sequence[Record]) -> list[Record]:
-    """All records but those of the confirmation."""
-    return [r for r in records if r.trial.stage is not Stage.CONFIRM]
+    """The records on the search's prompts."""
+    return [r for r in records if r.trial.stage.prompts == "search"]
 
 
 def of_confirmation(records: Sequence[Record]) -> list[Record]:
-    """The records of cold launches, on the confirmation's prompts."""
+    """The records of cold launches at a static K, on the confirmation's prompts."""
     return [r for r in records if r.trial.stage is Stage.CONFIRM]
 
 
@@ -60,7 +60,7 @@ def stopped(mine: Sequence[Record]) -> int:
 def ends_candidate(record: Record, name: str) -> bool:
     """Whether a failure at any K is the end of all K of a candidate."""
     outcome = record.outcome
-    mine = record.trial.candidate == name and record.trial.stage is not Stage.CONFIRM
+    mine = record.trial.candidate == name and record.trial.stage.prompts == "search"
     return mine and isinstance(outcome, Failure) and of_candidate(outcome)
 
 
@@ -68,6 +68,16 @@ def not_in_force(record: Record) -> bool:
     """Whether a launch showed that the engine does not take another K while it runs."""
     outcome = record.outcome
     return isinstance(outcome, Failure) and outcome.cause is Cause.LIVE_K_NOT_IN_FORCE
+
+
+def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
+    """Whether one launch may answer all K: by method, parallelism, and what was seen so far."""
+    parallel = spec.target.engine_args.get("data_parallel_size", 1)
+    name = candidate.name
+    seen_static = any(r.trial.candidate == name and not_in_force(r) for r in records)
+    # A live launch that cannot even run K = 0 would fail the same way for ever.
+    broken = given_up(spec, of_point(of_search(records), name, 0))
+    return candidate.live_k and parallel == 1 and not seen_static and not broken
 
 
 def says_nothing(record: Record) -> bool:

@@ -12,7 +12,7 @@ from autotune.core.comparison import Comparer
 from autotune.core.memory_bounds import in_force
 from autotune.core.space import variants_in, with_variants
 from autotune.core.stages.making import listed, make_launch
-from autotune.core.stages.points import ends_candidate, given_up, not_in_force, of_point, of_search
+from autotune.core.stages.points import ends_candidate, live_possible, of_search
 from autotune.core.stages.ranges import between, coarse, doubled
 from autotune.core.stages.survey import Survey, compared
 from autotune.core.study import Candidate, StudySpec
@@ -66,16 +66,6 @@ def _dropped(
     known = variants_in(spec, searched, candidate) if candidate.space else ()
     hopeful = [s for s in surveys if s.candidate.family == candidate.name and not s.beaten]
     return len(known) >= JUDGED and not hopeful
-
-
-def live_possible(spec: StudySpec, records: Sequence[Record], candidate: Candidate) -> bool:
-    """Whether one launch may answer all K: by method, parallelism, and what was seen so far."""
-    parallel = spec.target.engine_args.get("data_parallel_size", 1)
-    name = candidate.name
-    seen_static = any(r.trial.candidate == name and not_in_force(r) for r in records)
-    # A live launch that cannot even run K = 0 would fail the same way for ever.
-    broken = given_up(spec, of_point(of_search(records), name, 0))
-    return candidate.live_k and parallel == 1 and not seen_static and not broken
 
 
 def _survey(

@@ -146,7 +146,8 @@ class Engine:
         if spec is None:
             return 0
         if self._launch.options.scheduler_cls is None:
-            return spec.scheduled_k(len(self._running))
+            ignored = self._launch.fault("schedule_ignored") is not None
+            return spec.k_max if ignored else spec.scheduled_k(len(self._running))
         wanted = [r.wanted_k for r in asking if r.wanted_k is not None]
         k = max(0, min([spec.k_max, *wanted]))
         if spec.method.asserts_k and k != spec.k_max:

@@ -51,6 +51,7 @@ FAULTS = (
     "in_band_error_rate",
     "oom_at_load",
     "repetition_loop",
+    "schedule_ignored",
     "stall_after",
     "wrong_usage",
     "zero_acceptance",
