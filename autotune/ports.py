@@ -209,8 +209,8 @@ class Exporter(Protocol):
 
     def render(
         self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
-    ) -> str | None:
-        """The text of the file; None where the answer has nothing for it."""
+    ) -> str:
+        """The text of the file; empty where the answer has no such file."""
 
 
 def names(family: str) -> tuple[str, ...]:

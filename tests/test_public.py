@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLUGINS = {
     "engines": ("simulated", "vllm"),
-    "exporters": ("best_config", "vllm_yaml"),
+    "exporters": ("best_config", "vllm_schedule", "vllm_yaml"),
     "loadgens": ("closed_loop", "open_loop"),
 }
 

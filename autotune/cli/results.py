@@ -76,10 +76,10 @@ def write_results(
     for name in names("exporters"):
         exporter: Exporter = find("exporters", name)
         text, file = exporter.render(spec, result, about), paths.report / exporter.filename
-        if text is None:
-            file.unlink(missing_ok=True)  # what an earlier answer had
-        else:
+        if text:
             files.append(write_text(file, text))
+        else:
+            file.unlink(missing_ok=True)  # that of an earlier answer
     # matplotlib and pandas take a second to import, and only a finished study needs them.
     from autotune.reporting.report import write_report  # noqa: PLC0415
 

@@ -100,7 +100,7 @@ def export(name: str, root: Path | None, kind: str) -> None:
     result = opened.result
     about = provenance(opened.study, opened.paths, opened.records, result)
     text = exporter.render(opened.spec, result, about)
-    if text is None:
+    if not text:
         raise UserError(f"the answer of {name!r} has no {exporter.filename}: see `autotune show`")
     typer.echo(text, nl=False)
 

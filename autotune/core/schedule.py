@@ -11,6 +11,8 @@ from autotune.core.study import JSON, Candidate
 
 FIELD = "num_speculative_tokens_per_batch_size"
 """vLLM's name of it in SpeculativeConfig."""
+SCHEDULE_DISABLED = "schedule_disabled"
+"""Among the resolved settings of a launch: what the engine fell back to instead of its schedule."""
 Range = tuple[int, int, int]
 """First and last batch size, and the K in force between them."""
 

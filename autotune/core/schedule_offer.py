@@ -19,7 +19,7 @@ from autotune.core.memory_bounds import at_utilization
 from autotune.core.noise import noise_of
 from autotune.core.objective import yardstick
 from autotune.core.parity import fair
-from autotune.core.schedule import Range, k_at, k_max, ranges_for, scheduled
+from autotune.core.schedule import SCHEDULE_DISABLED, Range, k_at, k_max, ranges_for, scheduled
 from autotune.core.speedup import SpeedupCurve, broken, violations
 from autotune.core.stages.points import live_possible
 from autotune.core.statistics import Interval
@@ -119,8 +119,8 @@ def answer_of(spec: StudySpec, records: Sequence[Record], finalist: Finalist) ->
     )
     cold = at_utilization(records, finalist.gpu_memory_utilization)
     mine = [r for r in cold if r.trial.candidate == candidate.name]
-    if not any(r.measurement for r in mine):
-        return replace(found, refused=_unmeasured(mine))
+    if refused := _not_measured(mine):
+        return replace(found, refused=refused)
     whole = replace(spec, candidates=(*spec.candidates, candidate))
     fairly = fair(whole, [r for r in cold if r.trial.stage.prompts == "confirmation"])
     noise = noise_of(records, spec.workload.levels)
@@ -133,9 +133,13 @@ def answer_of(spec: StudySpec, records: Sequence[Record], finalist: Finalist) ->
     return replace(found, levels=levels, refused=refused)
 
 
-def _unmeasured(mine: Sequence[Record]) -> str:
-    failures = [r.outcome for r in mine if isinstance(r.outcome, Failure)]
-    return f"its launch failed: {failures[-1].detail}" if failures else "it was not launched"
+def _not_measured(mine: Sequence[Record]) -> str:
+    """Why its launches say nothing of a schedule; empty if they do."""
+    if not any(r.measurement for r in mine):
+        failures = [r.outcome for r in mine if isinstance(r.outcome, Failure)]
+        return f"its launch failed: {failures[-1].detail}" if failures else "it was not launched"
+    told = [r.facts.resolved.get(SCHEDULE_DISABLED) for r in mine if r.facts]
+    return next((f"the engine switched it off and fell back {text}" for text in told if text), "")
 
 
 def _refused(

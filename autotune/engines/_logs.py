@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.core.redaction import GRAMMAR
+from autotune.core.schedule import SCHEDULE_DISABLED
 from autotune.engines._signs import clean
 from autotune.engines._versions import START_LINE
 
@@ -173,6 +174,8 @@ BESIDE = {
     "max_cudagraph_capture_size": r"'max_cudagraph_capture_size': (\d+)",
     "cudagraph_truncated_to": r"Truncating max_cudagraph_capture_size to (\d+)",
     "attention_backend": r"Using (\w+) attention backend out of potential backends",
+    # vllm/config/vllm.py: with several data-parallel ranks
+    SCHEDULE_DISABLED: r"Disabling num_speculative_tokens_per_batch_size and falling back (to .*)",
 }
 """What else is told of itself: name and pattern."""
 

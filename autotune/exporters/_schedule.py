@@ -18,7 +18,7 @@ from autotune.exporters.vllm_schedule import PLUGIN
 def schedule_section(spec: StudySpec, result: Recommendation) -> Mapping[str, object] | None:
     """The ranges, their file and the evidence; None where no schedule is offered."""
     found, text = result.schedule, PLUGIN.render(spec, result, {})
-    if found is None or text is None:
+    if found is None or not text:
         return None
     return {
         "file": PLUGIN.filename,

@@ -19,11 +19,11 @@ class VllmSchedule:
 
     def render(
         self, spec: StudySpec, result: Recommendation, provenance: Mapping[str, JSON]
-    ) -> str | None:
-        """The engine arguments; None where no schedule is offered."""
+    ) -> str:
+        """The engine arguments; empty where no schedule is offered."""
         found = result.schedule
         if found is None or not found.offered:
-            return None
+            return ""
         return render_engine_args(
             spec, found.candidate, found.num_speculative_tokens, found.gpu_memory_utilization
         )

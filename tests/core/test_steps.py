@@ -153,3 +153,16 @@ def test_a_pass_with_a_stall_is_told_from_a_steady_one() -> None:
     assert hit
     assert not hit.consistent
     assert hit.unexplained == pytest.approx(0.5)
+
+
+def test_the_ends_of_a_pass_can_be_left_out_of_the_tokens_per_step() -> None:
+    """Two streams; when one has run out the other gets three tokens a step instead of one."""
+    short, late = Reply([1] * 31), Reply([1] * 31, sent_s=1.01)
+    long = Reply([1, *[1] * 30, *[3] * 30])
+    whole = step_stats([short, late, long], 2, 2)
+    full = step_stats([short, late, long], 2, 2, full_only=True)
+    assert whole is not None
+    assert full is not None
+    assert whole.tokens_per_step > 1.3
+    assert full.tokens_per_step == 1.0
+    assert full.step_s == pytest.approx(0.02)

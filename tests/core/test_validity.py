@@ -252,3 +252,13 @@ def test_another_k_in_force_is_noticed(change: dict[str, object], words: str) ->
 def test_trimmed_and_short_drafts_are_in_force(change: dict[str, object]) -> None:
     """Trimming may take a tenth of a fixed draft; a lookup may draft fewer than K."""
     assert k_not_in_force(replace(SEEN, **change)) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", [counted(500, 900, 400), counted(0, 0, 0)])
+def test_under_a_schedule_k_is_the_most_that_may_be_drafted(spec: SpecCounters) -> None:
+    """Fewer tokens per draft, or no draft, are what it may ask for; more than K are not."""
+    fewer = replace(SEEN, spec=spec)
+    assert first_flaw(fewer) is not None
+    assert first_flaw(replace(fewer, scheduled=True)) is None
+    more = replace(SEEN, spec=counted(500, 2000, 500), scheduled=True)
+    assert first_flaw(more) is not None

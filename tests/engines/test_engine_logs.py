@@ -187,3 +187,16 @@ def test_how_much_memory_the_kv_cache_has(
     log = "\n".join(f"(Worker pid=1) INFO 11-30 04:10:05 [worker.py:1] {line}" for line in lines)
     found = [None if gib is None else int(gib * 2**30) for gib in (cache_gib, memory_gib)]
     assert list(_logs.kv_cache_memory(log)) == found
+
+
+def test_a_schedule_that_was_switched_off_is_read() -> None:
+    """vLLM says so once at its start, and goes on with a static K."""
+    line = (
+        "WARNING 11-30 15:00:00 [vllm.py:1065] Dynamic speculative decoding is not supported with "
+        "data parallelism because data-parallel ranks can select different speculative-token "
+        "counts, causing DP divergence and deadlocks. Disabling "
+        "num_speculative_tokens_per_batch_size and falling back to static "
+        "num_speculative_tokens=3.\n"
+    )
+    assert _logs.resolved(line)["schedule_disabled"] == "to static num_speculative_tokens=3."
+    assert "schedule_disabled" not in _logs.resolved("INFO 11-30 15:00:00 nothing of the kind\n")

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange
+from autotune.core.schedule import ranges_of
 from autotune.core.space import variant
 from autotune.core.study import JSON, Candidate, Constraint, Objective
 from autotune.core.trial import Cause, Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.tuning.ledger import OBJECTIVE, Ledger, read_records, record_id
 from tests.builders import make_candidates, make_facts, make_failure, make_record, make_spec
+from tests.builders_schedule import RANGES, confirmed
+from tests.builders_schedule import SPEC as SCHEDULED
 from tests.builders_study import make_study_records
 
 SPEC = make_spec()
@@ -330,3 +333,14 @@ def test_a_study_may_be_kept_elsewhere(url: str, tmp_path: Path) -> None:
     for wrong in ("sqlite:///no/such/folder/study.db", "mysql+nothing://x/y", "what is this"):
         with pytest.raises(UserError, match="cannot be opened"):
             Ledger(wrong, SPEC)
+
+
+def test_a_schedule_comes_back_with_its_ranges(url: str) -> None:
+    """Its records are read back equal, and its trials are told under the candidate of the file."""
+    ledger, told = Ledger(url, SCHEDULED), confirmed({1: 1.6, 4: 1.0})
+    for record in told:
+        ledger.tell(record, 1.25)
+    assert Ledger(url, SCHEDULED).records() == told
+    last = trials_of(url)[-1]
+    assert (last.params["stage"], last.params["candidate"]) == ("schedule", "eagle")
+    assert ranges_of(read_records(url, SCHEDULED.name)[-1].trial.settings) == RANGES

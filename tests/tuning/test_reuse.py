@@ -13,8 +13,10 @@ from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.tuning.identity import identity, served_with
 from autotune.tuning.ledger import Ledger, read_records, record_id
-from autotune.tuning.tuner import fingerprint, to_retry, usable
+from autotune.tuning.tuner import fingerprint, to_retry, usable, value_of
 from tests.builders import GMU, make_record, make_spec
+from tests.builders_schedule import SPEC as SCHEDULED
+from tests.builders_schedule import confirmed
 from tests.builders_study import at_rate, make_open_spec
 
 SPEC = make_spec(search=Search(gpu_memory_utilization=(GMU,)))
@@ -224,3 +226,26 @@ def test_a_setting_that_becomes_a_range_keeps_what_was_measured() -> None:
     assert ranged.trial.family == "eagle"
     assert usable([ranged], fixed.fingerprint, before) == [fixed]
     assert usable([fixed], fixed.fingerprint, SPEC) == []
+
+
+def test_a_schedule_counts_while_its_candidate_is_in_the_file() -> None:
+    """Also under another name; not with another draft."""
+    stored = [
+        replace(r, trial=replace(r.trial, method="eagle", model=SCHEDULED.candidates[0].model))
+        for r in confirmed({1: 1.6, 4: 1.0})
+        if r.trial.stage is Stage.SCHEDULE
+    ]
+    kept = stored[0].fingerprint
+    assert usable(stored, kept, SCHEDULED) == stored
+    renamed = replace(SCHEDULED.candidates[0], name="head")
+    found = usable(stored, kept, replace(SCHEDULED, candidates=(renamed,)))
+    assert {r.trial.candidate for r in found} == {"head(K=3, 0 from 2)"}
+    other = replace(SCHEDULED.candidates[0], model="elsewhere/head")
+    assert usable(stored, kept, replace(SCHEDULED, candidates=(other,))) == []
+
+
+def test_the_value_of_a_schedule_is_its_speedup_over_the_baseline_beside_it() -> None:
+    """1.6 for one stream, which counts four times, and 1.0 at four."""
+    records = confirmed({1: 1.6, 4: 1.0})
+    value = value_of(SCHEDULED, records, records[-1])
+    assert value == pytest.approx(1.6**0.8, rel=0.01)
