@@ -1,9 +1,9 @@
 """Whether a schedule of K per batch size is worth a launch, and whether what it did may be offered.
 
-Rules: it is made from measured levels alone, and only where its K promises more than the tolerance
-over the winner's static K; it is offered only if the counters show it in force at every level and
-it is nowhere worse than the static K launched beside it, and somewhere better. In doubt the static
-K stays.
+Rules: it is made from measured levels alone, and only where its K is surely better than the static
+K of the winner, and by more than the tolerance; it is offered only if the counters show it in force
+at every level and it is nowhere worse than the static K launched beside it, and somewhere better.
+In doubt the static K stays.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from autotune.core.objective import yardstick
 from autotune.core.parity import fair
 from autotune.core.schedule import SCHEDULE_DISABLED, Range, k_at, k_max, ranges_for, scheduled
 from autotune.core.speedup import SpeedupCurve, broken, violations
-from autotune.core.stages.points import live_possible
+from autotune.core.stages.points import live_possible, of_search
 from autotune.core.statistics import Interval
 from autotune.core.study import Candidate, Level, StudySpec
 from autotune.core.trial import Failure, Pass, Record
@@ -81,28 +81,30 @@ def proposed(
     if not live_possible(spec, records, candidate):
         return f"K of {candidate.name} cannot change while the engine runs"
     static = finalist.num_speculative_tokens
+    searched = of_search(records)
+    noise = noise_of(searched, levels)
+    found = comparer(arms(fair(spec, searched)), levels, noise, yardstick(spec))
     mine = {c.concurrency: c for c in search_curves(spec, records) if c.candidate == candidate.name}
-    ks = {
-        lv.concurrency: _k_of(spec, mine[lv.concurrency], lv.concurrency, static) for lv in levels
-    }
+    ks = {lv.concurrency: _k_of(spec, found, mine[lv.concurrency], lv, static) for lv in levels}
     if len(set(ks.values())) == 1:
         gain = f"{spec.objective.tolerance:.0%}"
-        return f"no other K promises {gain} more than K = {static} at any concurrency"
+        return f"no other K is sure to give {gain} more than K = {static} at any concurrency"
     return ranges_for(ks)
 
 
-def _k_of(spec: StudySpec, curve: SpeedupCurve, concurrency: int, static: int) -> int:
-    """The knee of a level, 0 where no K reaches plain decoding; the static K unless that is worse.
-
-    By the means: what they promise is launched and compared before it is offered.
-    """
-    at_knee = curve.at(curve.knee.num_speculative_tokens)
-    k, mean = at_knee.num_speculative_tokens, at_knee.speedup.mean
-    if mean < 1.0:
-        k, mean = 0, 1.0
-    elif violations(spec, at_knee, concurrency):
+def _k_of(spec: StudySpec, found: Comparer, curve: SpeedupCurve, level: Level, static: int) -> int:
+    """The knee of a level, 0 where no K reaches plain decoding; the static K unless that is surely
+    worse, and by more than the tolerance."""
+    at_knee, at_static = curve.at(curve.knee.num_speculative_tokens), curve.at(static)
+    if at_knee.speedup.mean < 1.0:
+        loses = at_static.speedup.mean * (1 + spec.objective.tolerance) < 1.0
+        return 0 if loses and at_static.speedup.high < 1.0 else static
+    k, name = at_knee.num_speculative_tokens, curve.candidate
+    gain = found.tie((name, k), (name, static), [level])
+    if gain is None or violations(spec, at_knee, level.concurrency):
         return static
-    return k if mean > curve.at(static).speedup.mean * (1 + spec.objective.tolerance) else static
+    ratio = gain.interval()
+    return k if ratio.mean > 1 + spec.objective.tolerance and ratio.low > 1.0 else static
 
 
 def answer_of(spec: StudySpec, records: Sequence[Record], finalist: Finalist) -> ScheduleAnswer:

@@ -18,9 +18,10 @@ from landscapes import TEXT_SD, TTFT_S, WEIGHTS, Drafter, Landscape
 
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import Recommendation, recommend
+from autotune.core.schedule import Range, k_at, ranges_of
 from autotune.core.steps import StepStats
 from autotune.core.study import Candidate, Level, Search, StudySpec
-from autotune.core.trial import Launch, Measurement, Pass, Record
+from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record
 from autotune.tuning.rounds import Rounds
 
 KS = tuple(range(1, 9))
@@ -59,7 +60,10 @@ class Machine:
         """A launch of one drafter, with its effect and its weather."""
         return Served(
             machine=self,
-            drafter=self.landscape.drafter(launch.name),
+            drafter=self.landscape.drafter(
+                launch.candidate.family if launch.candidate else BASELINE
+            ),
+            ranges=ranges_of(launch.candidate.settings) if launch.candidate else (),
             split=launch.stage.prompts,
             slower=float(self.dice.normal(0.0, self.noise.launch_sd)),
             weather=weather(self.noise, Design(launches=1, blocks=BLOCKS), self.dice),
@@ -79,6 +83,8 @@ class Served:
 
     machine: Machine
     drafter: Drafter
+    ranges: tuple[Range, ...]
+    """Of a schedule; empty without one."""
     split: str
     slower: float
     weather: Mapping[tuple[int, int], float]
@@ -86,12 +92,13 @@ class Served:
     def measure(self, k: int, concurrency: int, block: int, order: int) -> Pass:
         """A pass as the client would see it."""
         dice, requests = self.machine.dice, 4 * concurrency
-        own = dice.normal(0.0, self.machine.noise.own_sd(concurrency, k))
+        used = k_at(self.ranges, concurrency) if self.ranges else k
+        own = dice.normal(0.0, self.machine.noise.own_sd(concurrency, used))
         factor = float(np.exp(self.slower + self.weather[block, concurrency] + own))
         prompts = self.machine.text(self.drafter.name, self.split, concurrency, block)
         ease = prompts + dice.normal(0.0, TEXT_SD / 2**0.5, requests)  # half of it the prompt's
-        steps = (TOKENS - 1) / self.drafter.per_step(k, ease)
-        step_s = self.drafter.step_s[concurrency][k] * factor
+        steps = (TOKENS - 1) / self.drafter.per_step(used, ease)
+        step_s = self.drafter.step_s[concurrency][used] * factor
         first_s = TTFT_S[concurrency] * factor
         reply_s = tuple((steps * step_s).tolist())
         return Pass(

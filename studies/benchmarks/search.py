@@ -23,7 +23,7 @@ from replaying import KS, Machine, make_study, replay
 from rivals import Measuring, grid, random, seconds_of, tpe
 from search_report import BEGIN, END, render
 
-from autotune.core.trial import BASELINE, Record, Stage
+from autotune.core.trial import BASELINE, Record
 from autotune.files import write_text
 
 HERE = Path(__file__).resolve().parent
@@ -58,7 +58,7 @@ def one(noise: Noise, seed: int) -> dict[str, Any]:
         else (BASELINE, 0)
     )
     spent_s = _seconds(done.records)
-    searched = [x for x in done.launches if x.stage is not Stage.CONFIRM]
+    searched = [x for x in done.launches if x.stage.prompts == "search"]
     ways: dict[str, Any] = {
         "autotune": {
             "launches": len(done.launches),

@@ -43,7 +43,7 @@ def test_a_level_keeps_the_static_k_unless_another_promises_more_than_the_tolera
     close = {1: SPEEDUPS[1], 4: {1: 1.1, 2: 1.212, 3: 1.2, 5: 1.0}}
     records = searched(close)
     refused = proposed(SPEC, records, finalists(SPEC, records)[0])
-    assert refused == "no other K promises 2% more than K = 3 at any concurrency"
+    assert refused == "no other K is sure to give 2% more than K = 3 at any concurrency"
     better = {1: SPEEDUPS[1], 4: {1: 1.1, 2: 1.3, 3: 1.2, 5: 1.0}}
     records = searched(better)
     found = proposed(SPEC, records, finalists(SPEC, records)[0])

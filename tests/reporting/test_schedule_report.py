@@ -48,4 +48,4 @@ def test_where_one_k_is_best_everywhere_there_is_no_section() -> None:
     spec, records = make_spec(), make_study_records()
     text = render_report(spec, records, recommend(spec, records), {})
     assert "## Schedule" not in text
-    assert "No schedule of K per batch size is offered: no other K promises" in text
+    assert "No schedule of K per batch size is offered: no other K is sure to give" in text

@@ -78,7 +78,7 @@ def _told(spec: StudySpec, entrant: Entrant) -> Arm:
 
 
 def _with_schedule(spec: StudySpec, records: Sequence[Record], entrant: Entrant) -> Iterator[Arm]:
-    """The first of a panel with a schedule of K per batch size, if one promises more."""
+    """The first of a panel with a schedule of K per batch size, if one is worth a launch."""
     finalist = entrant.finalist
     ranges = proposed(spec, records, finalist)
     if isinstance(ranges, str):
