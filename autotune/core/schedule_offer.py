@@ -197,12 +197,13 @@ def _counters(arm: Arm, concurrency: int) -> SpecCounters | None:
 
 
 def _drafted_share(arm: Arm, concurrency: int) -> float | None:
-    """Every draft gives what is accepted of it and one token more."""
+    """Every draft gives what is accepted of it and one token more; those after the end of a reply
+    are counted, too, so that the sum may exceed what was decoded."""
     counted = _counters(arm, concurrency)
     decoded = sum(p.output_tokens - p.requests for p in _passes(arm, concurrency))
     if counted is None or decoded <= 0:
         return None
-    return (counted.drafts + counted.accepted_tokens) / decoded
+    return min((counted.drafts + counted.accepted_tokens) / decoded, 1.0)
 
 
 def _not_in_force(level: ScheduleLevel, ranges: tuple[Range, ...], *, fixed: bool) -> str:

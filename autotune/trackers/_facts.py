@@ -176,6 +176,12 @@ def diagnosis_tags(found: Explanation) -> dict[str, str]:
     return {safe_name(name): cut(text) for name, text in known.items()}
 
 
+def schedule_tag(result: Recommendation) -> str:
+    """The ranges of K per batch size that are offered; `none` without."""
+    found = result.schedule
+    return json.dumps(found.ranges) if found and found.offered else "none"
+
+
 def finite(values: Iterable[Value]) -> list[Value]:
     """The values that are numbers, under legal names."""
     return [Value(safe_name(v.name), v.value, v.step) for v in values if math.isfinite(v.value)]

@@ -208,6 +208,7 @@ class MlflowTracker:
         tags = {
             "verdict": result.verdict.value,
             "basis": result.basis.value,
+            "schedule": _facts.schedule_tag(result),
             "mlflow.note.content": _facts.cut(headline(spec, result)),
             **_facts.diagnosis_tags(explain(spec, list(self._told.values()), result, checks)),
         }

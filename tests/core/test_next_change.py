@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.trial import Cause, Failure, Record, Stage
+from tests.builders_schedule import SPEC as SCHEDULED
+from tests.builders_schedule import confirmed as confirmed_schedule
 from tests.builders_steps import (
     DRAFT,
     NGRAM,
@@ -127,3 +129,21 @@ def test_what_cannot_beat_the_answer_is_not_proposed_for_another_candidate() -> 
     assert not any("per_batch_size" in change.what for change in found.changes)
     alone = explained(steps_spec(NGRAM, levels={1: 1.0, 8: 1.0}), steps_records({"ngram": lost}))
     assert any("per_batch_size" in change.what for change in alone.changes)
+
+
+def test_a_schedule_that_was_launched_is_not_proposed_again() -> None:
+    """Before its launch it is; afterwards the answer says what came of it."""
+    records = confirmed_schedule({1: 1.6, 4: 1.0})
+    before = [r for r in records if r.trial.stage is not Stage.SCHEDULE]
+    told = [
+        [
+            change.what
+            for change in explained(SCHEDULED, known).changes
+            if "batch_size" in change.what
+        ]
+        for known in (before, records)
+    ]
+    assert told == [
+        ["num_speculative_tokens_per_batch_size of eagle: K = 3 up to 1 requests, 0 from 4 on"],
+        [],
+    ]

@@ -24,11 +24,7 @@ RANGES = [[1, 1, BEST_K], [2, 4, 0]]
 def study(folder: Path, **changes: object) -> Desk:
     """One draft at concurrency 1, which counts most, and 4."""
     levels = [{"level": 1, "weight": 9}, {"level": 4, "weight": 1}]
-    file = candidates(
-        draft("good"),
-        workload={"concurrency": levels},
-        search={"num_speculative_tokens": [1, BEST_K]},
-    )
+    file = candidates(draft("good"), workload={"concurrency": levels})
     return desk(folder, file, world(step=DEAR, drafts={"good": CHEAP}, **changes), prompts=32)
 
 

@@ -22,12 +22,15 @@ from autotune.trackers._facts import (
     result_metrics,
     run_key,
     safe_name,
+    schedule_tag,
     tags,
 )
 from autotune.trackers._store import artifact_location, resolve, without_password
 from tests.builders import make_failure, make_record, make_spec
 from tests.builders_demo import DEMO, demo_study
 from tests.builders_replies import make_reply
+from tests.builders_schedule import IGNORED, confirmed
+from tests.builders_schedule import SPEC as SCHEDULED
 from tests.builders_study import make_open_records, make_open_spec, make_study_records
 
 SPEC = make_spec()
@@ -216,3 +219,11 @@ def test_diagnoses_are_tags_by_candidate_and_none_is_said() -> None:
     assert all(len(text) <= 500 for text in shown.values())
     nothing = diagnosis_tags(explain(DEMO, [], recommend(DEMO, [])))
     assert nothing["diagnosis.eagle"] == "none"
+
+
+def test_an_offered_schedule_is_a_tag() -> None:
+    """As vLLM takes it; `none` where it is refused, or where none was made."""
+    offered = recommend(SCHEDULED, confirmed({1: 1.6, 4: 1.0}))
+    assert schedule_tag(offered) == "[[1, 1, 3], [2, 4, 0]]"
+    refused = recommend(SCHEDULED, confirmed({1: 1.6, 4: 1.0}, IGNORED))
+    assert schedule_tag(refused) == schedule_tag(recommend(make_spec(), [])) == "none"

@@ -19,6 +19,8 @@ REACH = 2
 NEEDS_ANOTHER = "small_target"
 """The diagnosis under which no faster draft can be had."""
 FASTER = "draft_too_slow"
+SCHEDULED = "batch_too_large"
+"""The diagnosis whose change is a schedule of K per batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +80,22 @@ def _of_findings(
     for finding in findings:
         what = finding.seen.change
         hopeless = finding.diagnosis.id == FASTER and NEEDS_ANOTHER in ids
-        if not what or hopeless:
+        of_answer = finding.candidate == _answer(result)
+        tried = of_answer and finding.diagnosis.id == SCHEDULED and _schedule_launched(result)
+        if not what or hopeless or tried:
             continue
         yield Change(
             what=what,
             why=f"{finding.diagnosis.id}: {finding.seen.numbers}",
             promise=finding.seen.promise,
             another_draft=finding.seen.another_draft,
-            of_answer=finding.candidate == _answer(result),
+            of_answer=of_answer,
         )
+
+
+def _schedule_launched(result: Recommendation) -> bool:
+    """Whether the study has tried K per batch size itself: its answer says what came of it."""
+    return result.schedule is not None and bool(result.schedule.levels)
 
 
 def _larger_k(study: Cases, result: Recommendation) -> Iterator[Change]:
