@@ -11,8 +11,8 @@ from autotune.core.recommendation import recommend
 from autotune.core.schedule import SCHEDULE_DISABLED
 from autotune.core.schedule_offer import ScheduleAnswer, answer_of, proposed
 from autotune.core.study import Constraint, Level, Objective, StudySpec
-from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Pass, Record, Stage
-from tests.builders import make_failure, make_record
+from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Measurement, Pass, Record, Stage
+from tests.builders import GMU, make_failure, make_record
 from tests.builders_schedule import (
     IGNORED,
     IN_FORCE,
@@ -106,6 +106,25 @@ def test_a_schedule_that_cannot_start_stops_neither_the_confirmation_nor_the_ans
     assert result.speculates
     assert result.schedule is not None
     assert not result.schedule.offered
+
+
+@pytest.mark.parametrize("cause", [Cause.KV_CACHE_TOO_SMALL, Cause.OUT_OF_MEMORY_START])
+def test_one_that_does_not_fit_is_not_launched_for_ever(cause: Cause) -> None:
+    """Another utilization would be another confirmation: the static K's decides."""
+    search = replace(SPEC.search, gpu_memory_utilization=(0.3, GMU, 0.5))
+    spec = replace(SPEC, search=search)
+    records = [replace(r, trial=replace(r.trial, gpu_memory_utilization=0.5)) for r in searched()]
+    made = 0
+    while (launch := next_launch(spec, records)) is not None:
+        made += launch.stage is Stage.SCHEDULE
+        assert made <= TRIES
+        gains = {BASELINE: {1: 1.0, 4: 1.0}}.get(launch.name, {1: 1.6, 4: 0.8})
+        done = cold(launch.name, launch.k_max, gains, launch.repeat, len(records))
+        share = launch.gpu_memory_utilization
+        done = replace(done, trial=replace(done.trial, gpu_memory_utilization=share))
+        failed = launch.stage is Stage.SCHEDULE
+        records.append(replace(done, outcome=make_failure(cause)) if failed else done)
+    assert made >= 1
 
 
 def test_nothing_is_left_when_every_arm_has_its_rounds() -> None:

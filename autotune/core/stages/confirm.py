@@ -15,7 +15,13 @@ from autotune.core.memory_bounds import at_utilization, in_force
 from autotune.core.schedule import k_max, schedule_words, scheduled
 from autotune.core.schedule_offer import proposed
 from autotune.core.stages.making import make_launch
-from autotune.core.stages.points import enough, given_up, of_confirmation, of_point
+from autotune.core.stages.points import (
+    enough,
+    given_up,
+    of_confirmation,
+    of_point,
+    of_schedule,
+)
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Launch, Record, Stage
 
@@ -100,7 +106,8 @@ def _rounds_of(
     rounds: range,
     share: float,
 ) -> Iterator[Launch]:
-    cold = [r for r in in_force(spec, records) if r.trial.stage.prompts == "confirmation"]
+    # A schedule runs where its static K does: no other utilization answers its failures.
+    cold = of_confirmation(in_force(spec, records)) + of_schedule(records)
     finalists = {arm.name for arm in arms if arm.candidate and not arm.beside}
     lost: set[str] = set()
     for repeat in rounds:

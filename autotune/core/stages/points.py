@@ -29,6 +29,11 @@ def of_confirmation(records: Sequence[Record]) -> list[Record]:
     return [r for r in records if r.trial.stage is Stage.CONFIRM]
 
 
+def of_schedule(records: Sequence[Record]) -> list[Record]:
+    """The records of cold launches with a schedule, on the confirmation's prompts, too."""
+    return [r for r in records if r.trial.stage is Stage.SCHEDULE]
+
+
 def of_point(records: Sequence[Record], name: str, k: int) -> list[Record]:
     """The records of one candidate at one K; pass records of one split only."""
     return [r for r in records if (r.trial.candidate, r.trial.num_speculative_tokens) == (name, k)]
