@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.schedule import scheduled
 from autotune.core.trial import BASELINE, Launch, Pass
-from autotune.core.validity import Observed
+from autotune.core.validity import Observed, first_flaw
 from autotune.ports import Counters, LoadResult
 from autotune.tuning.passes import Place, Readings, as_pass, observe
 from tests.builders import make_spec
@@ -137,3 +138,16 @@ def test_replies_that_are_no_json_are_counted() -> None:
     read = Readings(before=BEFORE, after=AFTER, steps_by_k=None)
     assert as_pass(PLACE, got, read, observe(launch(), PLACE, got, read)).not_json == 2
     assert passed(text="I cannot.").not_json == 0
+
+
+def test_a_pass_under_a_schedule_may_draft_nothing() -> None:
+    """Where its K is 0 there are no drafts; a static launch without any is no measurement."""
+    idle = replace(AFTER, spec=BEFORE.spec)
+    static = launch()
+    assert static.candidate is not None
+    with_schedule = replace(static, candidate=scheduled(static.candidate, ((1, 1, 0), (2, 8, 3))))
+    assert not seen(idle, of=static).scheduled
+    flaw = first_flaw(seen(idle, of=static))
+    assert flaw is not None
+    assert "not one draft was counted" in flaw.why
+    assert first_flaw(seen(idle, of=with_schedule)) is None
