@@ -7,9 +7,10 @@ import pytest
 
 from autotune.core.finalists import FURTHER, chosen, panels
 from autotune.core.plan import next_launch, pending
-from autotune.core.recommendation import Basis, Verdict, recommend
+from autotune.core.recommendation import Basis, recommend
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage
+from autotune.core.verdict import Verdict
 from tests.builders import BASE, make_candidates, make_record, make_spec
 
 SPEC = make_spec()
