@@ -91,6 +91,26 @@ def test_the_confirmation_decides_between_them(eagle: float, draft: float, winne
     )
 
 
+@pytest.mark.parametrize(
+    ("gain", "ahead"),
+    [
+        pytest.param(1.01, [[2], [3], []], id="open, but not for ever"),
+        pytest.param(1.30, [[], [], []], id="a gain"),
+        pytest.param(0.80, [[], [], []], id="a loss"),
+    ],
+)
+def test_an_open_confirmation_gets_more_rounds(gain: float, ahead: list[list[int]]) -> None:
+    """One that may as well be a gain as a loss is no answer."""
+    spec = make_spec(candidates=make_candidates()[:1])
+    name = spec.candidates[0].name
+    head = searched({name: {2: max(gain, 1.02)}})
+    left = [
+        sorted({x.repeat for x in pending(spec, [*head, *cold({(name, 2): gain}, rounds=rounds)])})
+        for rounds in (2, 3, 4)
+    ]
+    assert left == ahead
+
+
 def test_half_a_round_decides_nothing() -> None:
     """One that has fewer cold launches than the other is not compared with it."""
     records = [*CLOSE, *cold({("draft-4l", 2): 1.30}), *cold({("eagle", 2): 1.5}, rounds=1)[1:]]

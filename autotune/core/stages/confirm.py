@@ -39,9 +39,7 @@ def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> 
         first_round = number * (spec.search.confirm_rounds + MORE_ROUNDS)
         told = [_told(spec, entrant) for entrant in panel]
         share = panel[0].finalist.gpu_memory_utilization
-        proved = confirmed(spec, records, [entrant.finalist for entrant in panel]).values()
-        best = max(proved, key=lambda interval: interval.mean, default=None)
-        undecided = best is not None and judge(spec, best)[0] is Verdict.INCONCLUSIVE
+        undecided = panel is groups[-1] and _undecided(spec, records, panel)
         here = at_utilization(records, share)
         last = first_round + _rounds(spec, here, first_round, undecided=undecided)
         yield from _rounds_of(spec, records, _arms(told), range(first_round, last), share)
@@ -88,9 +86,16 @@ def _rounds_of(
             yield replace(launch, repeat=repeat, gpu_memory_utilization=share)
 
 
+def _undecided(spec: StudySpec, records: Sequence[Record], panel: Sequence[Entrant]) -> bool:
+    """Whether the best of a panel neither gains nor loses for sure."""
+    proved = confirmed(spec, records, [entrant.finalist for entrant in panel]).values()
+    best = max(proved, key=lambda interval: interval.mean, default=None)
+    return best is not None and judge(spec, best)[0] is Verdict.INCONCLUSIVE
+
+
 def _rounds(spec: StudySpec, records: Sequence[Record], first: int, *, undecided: bool) -> int:
     """Rounds of one panel: some more while its baselines are further apart than equal, or while
-    its best one neither gains nor loses for sure."""
+    the answer is open."""
     asked = spec.search.confirm_rounds
     mine = [
         r for r in of_confirmation(records) if first <= r.trial.repeat < first + asked + MORE_ROUNDS
