@@ -145,7 +145,7 @@ def _tuned(budget: str) -> dict[str, Any]:
         "seconds": seconds,
         "budget": budget,
         "launches": len(launches),
-        "before_confirmation": sum(x.stage is not Stage.CONFIRM for x in launches),
+        "before_confirmation": sum(x.stage.prompts == "search" for x in launches),
         "verdict": best["verdict"],
         "basis": best["basis"],
         "device": re.sub(r"\s+", " ", best["device"]),
