@@ -41,6 +41,11 @@ class Measuring:
     _plain: dict[int, float] = field(default_factory=dict)
 
     @property
+    def names(self) -> Sequence[str]:
+        """The candidates."""
+        return [c.name for c in self.spec.candidates]
+
+    @property
     def over(self) -> bool:
         """Whether nothing is left for another launch."""
         return self.spent_s >= self.budget_s
@@ -87,7 +92,7 @@ class Searching(Protocol):
     """What these ways search: points at a price, within a budget."""
 
     @property
-    def spec(self) -> StudySpec:
+    def names(self) -> Sequence[str]:
         """The candidates."""
         ...
 
@@ -109,10 +114,10 @@ class Searching(Protocol):
 def grid(measuring: Searching) -> Point:
     """Every candidate at the K of a grid as fine as the seconds allow, from coarse to fine."""
     for k in _coarse_first(KS):
-        for candidate in measuring.spec.candidates:
+        for name in measuring.names:
             if measuring.over:
                 return measuring.answer
-            measuring.measure((candidate.name, k))
+            measuring.measure((name, k))
     return measuring.answer
 
 
@@ -132,7 +137,7 @@ def _coarse_first(ks: Sequence[int]) -> Iterator[int]:
 
 def random(measuring: Searching, dice: np.random.Generator) -> Point:
     """Points drawn without repetition."""
-    points = [(c.name, k) for c in measuring.spec.candidates for k in KS]
+    points = [(name, k) for name in measuring.names for k in KS]
     for index in dice.permutation(len(points)):
         if measuring.over:
             break
@@ -144,10 +149,9 @@ def tpe(measuring: Searching, seed: int) -> Point:
     """Optuna's default sampler, one trial a launch; a repeated point is measured again."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-    names = [c.name for c in measuring.spec.candidates]
     while not measuring.over:
         trial = study.ask()
-        name = trial.suggest_categorical("candidate", names)
+        name = trial.suggest_categorical("candidate", measuring.names)
         k = trial.suggest_int("num_speculative_tokens", KS[0], KS[-1])
         study.tell(trial, measuring.measure((name, k)))
     return measuring.answer

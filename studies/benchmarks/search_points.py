@@ -5,14 +5,13 @@ search and TPE need no launches of their own: a trial of theirs is a launch of t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE
 
 KEPT = Path(__file__).resolve().parent / "results" / "search-real.jsonl"
@@ -88,11 +87,15 @@ def measured() -> Mapping[Point, float]:
 class Walk:
     """A search that may launch points of the grid until its seconds are spent (rivals.py)."""
 
-    spec: StudySpec
     budget_s: float
     spent_s: float = field(default_factory=lambda: costs()[PLAIN])
     launches: int = 1
     found: dict[Point, float] = field(default_factory=dict)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The candidates."""
+        return list(dict.fromkeys(name for name, _ in measured()))
 
     @property
     def over(self) -> bool:

@@ -7,7 +7,6 @@ side afterwards, not those that chose them.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 
 import numpy as np
@@ -25,12 +24,10 @@ from search_points import (
     tuned,
 )
 
-from autotune.config import load
 from autotune.core.statistics import Interval
 
 BEGIN = "<!-- search-real: begin, by `make bench-search` -->"
 END = "<!-- search-real: end -->"
-SPACE = Path(__file__).resolve().parent / "search.yaml"
 POINTS, SEEDS = 32, 200
 LAUNCH_GOAL, TIME_GOAL, REGRET_GOAL = 1 / 5, 1 / 4, 0.02
 
@@ -65,7 +62,7 @@ def _table(grid: Sequence[Row], study: Row) -> str:
         ("Optuna's TPE", tpe),
     ]
     for name, way in ways:
-        walks = [Walk(spec=load(SPACE).spec, budget_s=study["seconds"]) for _ in range(SEEDS)]
+        walks = [Walk(budget_s=study["seconds"]) for _ in range(SEEDS)]
         found = Counter(way(walk, seed) for seed, walk in enumerate(walks))
         launches = fmean(walk.launches for walk in walks)
         spent = fmean(walk.spent_s for walk in walks)
