@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from autotune.core.counting import counted
 from autotune.core.memory import HEADROOM, Choice
 from autotune.core.objective import FIGURES
 from autotune.core.pareto import tradeoffs
@@ -173,11 +174,11 @@ def _replies(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> di
 
 def _history(records: Sequence[Record]) -> dict[str, object]:
     total, invalid = tables.count_passes(records)
-    counted = f"{invalid} of them invalid and left out" if invalid else "all of them valid"
+    valid = f"{invalid} of them invalid and left out" if invalid else "all of them valid"
     return {
         "launches": tables.launches_table(records),
         "failures": tables.failures_table(records),
-        "passes": f"{total} passes were measured, {counted}.",
+        "passes": f"{counted(total, 'pass', 'passes')} measured, {valid}.",
         "invalid": tables.invalid_table(records),
     }
 
@@ -196,8 +197,8 @@ def _deployment(
         "deploys": _deploys(result),
         "local_models": _local_models(spec, result),
         "reproduce": (
-            f"Seed {spec.search.seed}; {len(spec.workload.search)} prompts for the search and "
-            f"{len(spec.workload.confirmation)} others for the confirmation, "
+            f"Seed {spec.search.seed}; {counted(len(spec.workload.search), 'prompt')} for the "
+            f"search and {counted(len(spec.workload.confirmation), 'other')} for the confirmation, "
             f"{spec.workload.requests_per_stream} requests per concurrent stream in a block."
         ),
     }
