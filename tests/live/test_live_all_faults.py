@@ -90,7 +90,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Ended:
             draft("vocabulary", late / "vocabulary"),
             draft("weights", late / "weights"),
             draft("untrained", untrained(folder / "untrained", layers=2)),
-            draft("killed", MODELS / "eagle", "eagle"),
+            {**draft("killed", MODELS / "eagle", "eagle"), "num_speculative_tokens": 1},
             gpu_memory_utilization=[TOO_SMALL, MEMORY, *TOO_LARGE],
             **SEARCH,
         ),
