@@ -3,12 +3,10 @@
 About ten minutes: two whole studies, and every fault is a start of the engine.
 """
 
-import importlib
 import json
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import pytest
 from autotune.core.causes import CAUSES
 from autotune.core.trial import Cause
 from tests.live.desk import NGRAM, Desk, Ended, desk, draft, ended, study
-from tests.live.real import MEMORY, MODELS, NEEDS
+from tests.live.real import MEMORY, MODELS, NEEDS, untrained
 
 pytestmark = [*NEEDS, pytest.mark.long]
 
@@ -32,16 +30,6 @@ TOLD = {
 """Candidates that the engine refuses or dies of, and the cause that must be told."""
 REFUSED = {"vocabulary-known": "vocabulary_sizes", "weights-known": "draft_files"}
 """Candidates that `check` refuses, and the rule."""
-
-
-def untrained(folder: Path, layers: int) -> Path:
-    """A draft that is bad on purpose."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(MODELS.parent))
-        importlib.import_module("models").untrained_draft(MODELS / "target", folder, layers)
-    for name in ("models", "composing", "rawtensors"):
-        sys.modules.pop(name, None)
-    return folder
 
 
 def widen(draft: Path) -> None:
@@ -179,7 +167,8 @@ def test_what_check_refuses_costs_no_launch(faulty: Ended, name: str) -> None:
 
 
 def test_an_untrained_draft_is_measured_and_never_picked(faulty: Ended) -> None:
-    """It starts like any other; what is wrong with it is told, with what to do."""
+    """It starts like any other and is beaten; how little is accepted is told, or what to do."""
     report = faulty.desk.report("report.md").read_text()
     assert pick(faulty)[1] != "untrained"
-    assert re.search(r"untrained.*(another draft|draft_useless)", report), report
+    assert re.search(r"\| untrained \|.*stopped early at K", report), report
+    assert re.search(r"(?i)untrained.*(another draft|accepted: insufficient)", report), report
