@@ -7,7 +7,7 @@ costs the picture, never the report.
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -99,10 +99,12 @@ def render_report(
 
 
 def _verdict(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> dict[str, object]:
+    named = {c.name for c in spec.candidates} | set(spec.left_out)
+    told = (*result.reasons, *checks.remarks)
     return {
         "title": f"Speculative decoding for {Path(spec.target.model).name}: study {spec.name}",
         "headline": headline(spec, result),
-        "reasons": [_sentence(reason) for reason in (*result.reasons, *checks.remarks)],
+        "reasons": [_sentence(reason, named) for reason in told],
         "unverified": result.speculates and result.basis is not Basis.CONFIRMED,
     }
 
@@ -222,5 +224,8 @@ def _local_models(spec: StudySpec, result: Recommendation) -> list[str]:
     return [f"`{model}`" for model in models if model.startswith(("/", ".", "~"))]
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def _sentence(text: str, named: Collection[str] = ()) -> str:
+    """With a capital, unless it begins with a name, which stays as the file has it."""
+    first = text.partition(" ")[0]
+    begins = text if "_" in first or first in named else f"{text[:1].upper()}{text[1:]}"
+    return f"{begins}."
