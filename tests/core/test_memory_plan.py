@@ -98,7 +98,7 @@ def test_a_baseline_between_too_much_and_too_little_is_found() -> None:
     """Steps down that double go over what would do; the way back is never the same launch again."""
     spec = spec_with(0.01, 0.2, 0.3, 0.8, 0.9)
     records: list[Record] = []
-    tried = []
+    tried: list[float] = []
     while (found := next_launch(spec, records)) and len(tried) < 9:
         tried.append(found.gpu_memory_utilization)
         if tried[-1] == 0.3:
