@@ -16,6 +16,7 @@ import yaml
 from tests.live.real import MEMORY, MODELS, ROOT
 
 Json = Mapping[str, Any]
+PROMPTS = ROOT / "studies" / "smollm2-135m" / "prompts.jsonl"
 NGRAM = {"method": "ngram", "name": "ngram", "prompt_lookup_min": 1, "prompt_lookup_max": 3}
 ENDED_S = 60.0
 
@@ -39,7 +40,7 @@ def study(name: str, *candidates: Json, **search: object) -> dict[str, Any]:
             },
         },
         "workload": {
-            "prompts": str(ROOT / "studies" / "smollm2-135m" / "prompts.jsonl"),
+            "prompts": str(PROMPTS),
             "concurrency": 1,
             "max_tokens": 16,
             "sampling": {"temperature": 0},
@@ -56,6 +57,19 @@ def study(name: str, *candidates: Json, **search: object) -> dict[str, Any]:
         },
         "tracking": {"mlflow": False},
     }
+
+
+def to_copy(file: Path) -> Path:
+    """Write prompts to copy a text, where a lookup is right so often that it pays anywhere."""
+    rows = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    with file.open("w", encoding="utf-8") as lines:
+        for row in rows:
+            if row["task"] in {"summarise", "extract"}:  # those that bring a text along
+                text = row["messages"][-1]["content"]
+                asked = f"Copy this text word for word, and say nothing else.\n\n{text}"
+                lines.write(json.dumps({**row, "messages": [{"role": "user", "content": asked}]}))
+                lines.write("\n")
+    return file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
