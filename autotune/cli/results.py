@@ -17,11 +17,12 @@ from autotune.cli.exits import Exit
 from autotune.core.counting import counted
 from autotune.core.evidence import LevelEvidence
 from autotune.core.objective import FIGURES
-from autotune.core.recommendation import Basis, Recommendation, Verdict
+from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.replychecks import ReplyChecks, check_replies
 from autotune.core.space import with_variants
 from autotune.core.study import JSON, StudySpec
 from autotune.core.trial import Launch, Record, Stage
+from autotune.core.verdict import Verdict
 from autotune.core.wording import headline, level_words
 from autotune.files import write_text
 from autotune.ports import Exporter, find, names

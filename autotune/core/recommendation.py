@@ -1,7 +1,7 @@
 """From curves to an answer: the finalist, the verdict, and the reasons in plain words.
 
-Rules: `speculate` needs an interval above 1 + min_gain; ties between candidates go to the simpler
-one; the numbers of the answer come from the confirmation, if there is one, and say so if not.
+Rules: ties between candidates go to the simpler one; the numbers of the answer come from the
+confirmation, if there is one, and say so if not.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,7 @@ from autotune.core.stages.points import of_search
 from autotune.core.statistics import Interval
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Record
-
-
-class Verdict(StrEnum):
-    """What to do."""
-
-    SPECULATE = "speculate"
-    DO_NOT_SPECULATE = "do_not_speculate"
-    TIE = "tie"
-    INCONCLUSIVE = "inconclusive"
+from autotune.core.verdict import Verdict, judge
 
 
 class Basis(StrEnum):
@@ -146,28 +138,6 @@ def _memory_reasons(spec: StudySpec, choice: Choice | None) -> list[str]:
         return []
     searched = len(spec.search.gpu_memory_utilization) > 1
     return [*([choice.why] if searched else []), *([choice.remark] if choice.remark else [])]
-
-
-def judge(spec: StudySpec, speedup: Interval | None) -> tuple[Verdict, str]:
-    """The verdict that an interval allows, with its reason."""
-    need = 1 + spec.objective.min_gain
-    tolerance = spec.objective.tolerance
-    if speedup is None:
-        return Verdict.INCONCLUSIVE, "no candidate could be measured"
-    shown = speedup.show()
-    if speedup.low > need:
-        return Verdict.SPECULATE, f"the speedup {shown} lies above {need:g}x"
-    if speedup.high <= need:
-        return Verdict.DO_NOT_SPECULATE, f"the best speedup {shown} does not reach {need:g}x"
-    if need * (1 - tolerance) <= speedup.low and speedup.high <= need * (1 + tolerance):
-        return (
-            Verdict.TIE,
-            f"the speedup {shown} is {need:g}x within the tolerance of {tolerance:.0%}",
-        )
-    return (
-        Verdict.INCONCLUSIVE,
-        f"the interval of the speedup {shown} covers {need:g}x: more blocks or launches are needed",
-    )
 
 
 def _remarks(

@@ -15,8 +15,9 @@ from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.noise import LaunchEffect
 from autotune.core.objective import compared_at
 from autotune.core.proportion import CONFIDENCE
-from autotune.core.recommendation import Basis, Recommendation, Verdict
+from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.study import Sampling, Slo, StudySpec
+from autotune.core.verdict import Verdict
 
 OPENING = {
     Verdict.SPECULATE: "Speculate with {}:",

@@ -16,6 +16,7 @@ from autotune.core.counting import counted
 from autotune.core.memory import HEADROOM, Choice
 from autotune.core.objective import FIGURES
 from autotune.core.pareto import tradeoffs
+from autotune.core.plan import pending
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
@@ -87,6 +88,7 @@ def render_report(
     return template.render(
         table=tables.markdown,
         **_verdict(spec, result, checks),
+        left=[_sentence(launch.why) for launch in pending(spec, records)],
         figures=figures_drawn,
         **_evidence(spec, result),
         **_memory(result.memory),

@@ -7,6 +7,7 @@ the same machine as autotune and may spend as many seconds.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import optuna
@@ -82,7 +83,30 @@ class Measuring:
         }
 
 
-def grid(measuring: Measuring) -> Point:
+class Searching(Protocol):
+    """What these ways search: points at a price, within a budget."""
+
+    @property
+    def spec(self) -> StudySpec:
+        """The candidates."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left for another launch."""
+        ...
+
+    @property
+    def answer(self) -> Point:
+        """The best so far."""
+        ...
+
+    def measure(self, point: Point) -> float:
+        """The log of its overall speedup as measured."""
+        ...
+
+
+def grid(measuring: Searching) -> Point:
     """Every candidate at the K of a grid as fine as the seconds allow, from coarse to fine."""
     for k in _coarse_first(KS):
         for candidate in measuring.spec.candidates:
@@ -106,7 +130,7 @@ def _coarse_first(ks: Sequence[int]) -> Iterator[int]:
         yield k
 
 
-def random(measuring: Measuring, dice: np.random.Generator) -> Point:
+def random(measuring: Searching, dice: np.random.Generator) -> Point:
     """Points drawn without repetition."""
     points = [(c.name, k) for c in measuring.spec.candidates for k in KS]
     for index in dice.permutation(len(points)):
@@ -116,7 +140,7 @@ def random(measuring: Measuring, dice: np.random.Generator) -> Point:
     return measuring.answer
 
 
-def tpe(measuring: Measuring, seed: int) -> Point:
+def tpe(measuring: Searching, seed: int) -> Point:
     """Optuna's default sampler, one trial a launch; a repeated point is measured again."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))

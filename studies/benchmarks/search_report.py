@@ -61,11 +61,17 @@ def _verdict(rows: Rows) -> str:
     regret = _regrets(rows, "autotune")
     median, tail = float(np.median(regret)), float(np.quantile(regret, 0.95))
     met = "met" if median <= MEDIAN and tail <= TAIL else "NOT met"
-    before = [row["ways"]["autotune"]["before_confirmation"] for row in rows]
+    ours = [row["ways"]["autotune"] for row in rows]
+    before = [found["before_confirmation"] for found in ours]
+    beyond = [found["beyond"] for found in ours if found["beyond"]]
+    faster = float(np.median(beyond or [0]))
     return (
         f"Goal: a median regret of at most {MEDIAN:.0%} and a 95th percentile of at most "
         f"{TAIL:.0%}; {met}: {median:.2%} and {tail:.2%}. Launches before the confirmation: "
-        f"{np.mean(before):.1f} in the mean, {max(before)} at most; the whole grid takes 33."
+        f"{np.mean(before):.1f} in the mean, {max(before)} at most; the whole grid takes 33. In "
+        f"{len(beyond)} landscapes it went on beyond K = 8, where the curve still rose, to "
+        f"something {faster:.0%} faster in the median than the best of K = 1 to 8; their "
+        "regret counts as 0."
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from autotune.core.finalists import FURTHER, chosen, panels
 from autotune.core.plan import next_launch, pending
-from autotune.core.recommendation import Basis, Verdict, recommend
+from autotune.core.recommendation import Basis, recommend
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage
+from autotune.core.verdict import Verdict
 from tests.builders import BASE, make_candidates, make_record, make_spec
 
 SPEC = make_spec()
@@ -88,6 +89,26 @@ def test_the_confirmation_decides_between_them(eagle: float, draft: float, winne
     assert any(
         reason.startswith(f"{other} at K = 2 was confirmed, too") for reason in result.reasons
     )
+
+
+@pytest.mark.parametrize(
+    ("gain", "ahead"),
+    [
+        pytest.param(1.01, [[2], [3], []], id="open, but not for ever"),
+        pytest.param(1.30, [[], [], []], id="a gain"),
+        pytest.param(0.80, [[], [], []], id="a loss"),
+    ],
+)
+def test_an_open_confirmation_gets_more_rounds(gain: float, ahead: list[list[int]]) -> None:
+    """One that may as well be a gain as a loss is no answer."""
+    spec = make_spec(candidates=make_candidates()[:1])
+    name = spec.candidates[0].name
+    head = searched({name: {2: max(gain, 1.02)}})
+    left = [
+        sorted({x.repeat for x in pending(spec, [*head, *cold({(name, 2): gain}, rounds=rounds)])})
+        for rounds in (2, 3, 4)
+    ]
+    assert left == ahead
 
 
 def test_half_a_round_decides_nothing() -> None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, next_launch
-from autotune.core.recommendation import Basis, Verdict, recommend
+from autotune.core.recommendation import Basis, recommend
 from autotune.core.trial import BASELINE, Cause, Launch, Measurement, Record, Stage
+from autotune.core.verdict import Verdict
 from autotune.exporters.vllm_yaml import deployment
 from tests.builders import GMU
 from tests.builders_memory import failed, spec_with

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from autotune.core.parity import ROWS, doubts, fair, remarks, ruled_out
 from autotune.core.plan import next_launch
-from autotune.core.recommendation import Verdict, recommend
+from autotune.core.recommendation import recommend
 from autotune.core.speedup import overall_ratio
 from autotune.core.study import Search
 from autotune.core.trial import BASELINE, Stage
+from autotune.core.verdict import Verdict
 from tests.builders import GMU, make_candidates, make_record, make_spec
 from tests.builders_arms import SPEC, arm, baseline, changed, resolved
 from tests.builders_study import make_study_records

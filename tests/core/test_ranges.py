@@ -46,7 +46,7 @@ def test_following_the_best_ends_with_its_neighbours_known(
     best = data.draw(st.sampled_from(ks))
     for _ in range(20):
         nearest = min(tried, key=lambda k: (abs(k - best), k))
-        new = set(around(ks, tried, nearest))
+        new = set(around(ks, tried, {nearest}))
         if not new:
             break
         tried = tuple(sorted({*tried, *new}))
@@ -57,9 +57,10 @@ def test_following_the_best_ends_with_its_neighbours_known(
 def test_a_small_gap_is_measured_whole_a_wide_one_is_halved() -> None:
     """Curves have cliffs; where every K is a launch, only gaps of one are taken at once."""
     ks = tuple(range(1, 17))
-    assert list(around(ks, (1, 2, 4, 8, 16), 4)) == [3, 5, 6, 7]
-    assert list(around(ks, (1, 2, 4, 8, 16), 16)) == [12]
-    assert list(around(ks, (1, 2, 4, 8, 16), 4, window=1)) == [3, 6]
+    assert list(around(ks, (1, 2, 4, 8, 16), {4})) == [3, 5, 6, 7]
+    assert list(around(ks, (1, 2, 4, 8, 16), {16})) == [12]
+    assert list(around(ks, (1, 2, 4, 8, 16), {2, 16})) == [3, 12]
+    assert list(around(ks, (1, 2, 4, 8, 16), {4}, window=1)) == [3, 6]
     assert between(ks, (1, 2, 4, 8, 16), 4) == (2, 3, 4, 5, 6, 7, 8)
     assert between(ks, (1, 2, 4, 8, 16), 16) == (8, 9, 10, 11, 12, 13, 14, 15, 16)
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.core.finalists import finalists, hopeless
-from autotune.core.recommendation import Basis, Verdict, judge, recommend
+from autotune.core.recommendation import Basis, recommend
 from autotune.core.statistics import Interval
 from autotune.core.study import Candidate, Constraint, Objective, Search
 from autotune.core.trial import BASELINE, Cause, Record, Stage
+from autotune.core.verdict import Verdict, judge
 from tests.builders import BASE, GMU, make_candidates, make_failure, make_record, make_spec
 from tests.builders_study import make_confirmation, make_study_records
 

@@ -207,6 +207,14 @@ def test_an_unconfirmed_winner_is_called_unverified() -> None:
     assert "**Unverified.**" in text
 
 
+def test_what_the_budget_left_out_is_told() -> None:
+    """With the reason of each launch; of a whole study nothing is left."""
+    text = report(make_study_records(confirmed=False))
+    told = text.partition("Not measured, for lack of time")[2].partition("## Evidence")[0]
+    assert "exactly as it would be deployed." in told
+    assert "Not measured" not in report(make_study_records())
+
+
 def test_no_secret_is_written() -> None:
     """The name of a credential is told, its value is not."""
     text = report(make_study_records())

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from autotune.core.plan import baseline_failed, next_launch
-from autotune.core.recommendation import Basis, Recommendation, Verdict, recommend
+from autotune.core.recommendation import Basis, Recommendation, recommend
 from autotune.core.study import Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
+from autotune.core.verdict import Verdict
 from autotune.tuning import runner, tuner
 from autotune.tuning.ledger import record_id
 from autotune.tuning.tuner import fingerprint, recover, tune, usable

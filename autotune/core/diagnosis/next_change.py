@@ -12,7 +12,8 @@ from autotune.core.causes import CAUSES
 from autotune.core.diagnosis.case import Case, Cases
 from autotune.core.diagnosis.table import Finding
 from autotune.core.methods import MAX_SPECULATIVE_TOKENS, Drafting
-from autotune.core.recommendation import Basis, Recommendation, Verdict
+from autotune.core.recommendation import Basis, Recommendation
+from autotune.core.verdict import Verdict
 
 REACH = 2
 """How far beyond the largest K tried the next one goes, as a factor."""

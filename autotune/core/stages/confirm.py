@@ -2,22 +2,24 @@
 
 Rules: static K, the stock scheduler, the exported file, prompts that the search has not seen; in
 each round a fresh baseline first, A B A B; some rounds more while the baselines are further apart
-than equal launches are; who is confirmed is decided in core/finalists.py.
+than equal launches are, or while the answer is open; who is confirmed is decided in
+core/finalists.py.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autotune.core.drift import restless
-from autotune.core.finalists import Entrant, hopeless, panels
+from autotune.core.finalists import Entrant, confirmed, hopeless, panels
 from autotune.core.memory_bounds import at_utilization, in_force
 from autotune.core.stages.making import make_launch
 from autotune.core.stages.points import enough, given_up, of_confirmation, of_point
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Launch, Record, Stage
+from autotune.core.verdict import Verdict, judge
 
 MORE_ROUNDS = 2
-"""Rounds that a confirmation gets at most beyond those asked for, when the machine is restless."""
+"""Rounds that a confirmation gets at most beyond those asked for."""
 Arm = tuple[Candidate | None, int, str]
 """Who is launched, its K, and why."""
 
@@ -37,7 +39,9 @@ def launches(spec: StudySpec, records: Sequence[Record], *, searching: bool) -> 
         first_round = number * (spec.search.confirm_rounds + MORE_ROUNDS)
         told = [_told(spec, entrant) for entrant in panel]
         share = panel[0].finalist.gpu_memory_utilization
-        last = first_round + _rounds(spec, at_utilization(records, share), first_round)
+        undecided = panel is groups[-1] and _undecided(spec, records, panel)
+        here = at_utilization(records, share)
+        last = first_round + _rounds(spec, here, first_round, undecided=undecided)
         yield from _rounds_of(spec, records, _arms(told), range(first_round, last), share)
 
 
@@ -82,12 +86,20 @@ def _rounds_of(
             yield replace(launch, repeat=repeat, gpu_memory_utilization=share)
 
 
-def _rounds(spec: StudySpec, records: Sequence[Record], first: int) -> int:
-    """Rounds of one panel: some more while its baselines are further apart than equal."""
+def _undecided(spec: StudySpec, records: Sequence[Record], panel: Sequence[Entrant]) -> bool:
+    """Whether the best of a panel neither gains nor loses for sure."""
+    proved = confirmed(spec, records, [entrant.finalist for entrant in panel]).values()
+    best = max(proved, key=lambda interval: interval.mean, default=None)
+    return best is not None and judge(spec, best)[0] is Verdict.INCONCLUSIVE
+
+
+def _rounds(spec: StudySpec, records: Sequence[Record], first: int, *, undecided: bool) -> int:
+    """Rounds of one panel: some more while its baselines are further apart than equal, or while
+    the answer is open."""
     asked = spec.search.confirm_rounds
     mine = [
         r for r in of_confirmation(records) if first <= r.trial.repeat < first + asked + MORE_ROUNDS
     ]
     done = len({r.trial.repeat for r in mine if r.measurement})
-    again = done >= asked and restless(mine)
+    again = done >= asked and (undecided or restless(mine))
     return min(max(done, asked) + 1, asked + MORE_ROUNDS) if again else max(done, asked)

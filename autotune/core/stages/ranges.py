@@ -4,7 +4,7 @@ Rule: pure arithmetic on the K asked for; what was measured comes in as the best
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 
@@ -48,12 +48,12 @@ def universe(candidate: Candidate, ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def around(
-    all_ks: Sequence[int], tried: Sequence[int], best: int, *, window: int = WINDOW
+    all_ks: Sequence[int], tried: Sequence[int], best: Collection[int], *, window: int = WINDOW
 ) -> Iterator[int]:
-    """The K in the gaps on both sides of the best one."""
+    """The K in the gaps on both sides of the best ones."""
     for low, high in pairwise(tried):
         gap = [k for k in all_ks if low < k < high]
-        if best in {low, high} and gap:
+        if {low, high}.intersection(best) and gap:
             yield from gap if len(gap) <= window else [gap[(len(gap) - 1) // 2]]
 
 

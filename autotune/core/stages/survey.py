@@ -1,9 +1,10 @@
 """What the search knows of one candidate, and from it the K that are worth measuring.
 
-Rules: coarse K first, at the primary level; then the K around the best, all of them where the gap
-is small (curves have cliffs), and every level; K beyond those asked for only while the curve
-rises; a K that cannot be the answer is spared the other levels. The same records give the same K,
-whether a launch asks while its server is up or the plan asks between two launches.
+Rules: coarse K first, at the primary level; then the K around the best and around those as good,
+all of them where the gap is small (curves have cliffs), and every level; K beyond those asked for
+only while the curve rises; a K that cannot be the answer is spared the other levels. The same
+records give the same K, whether a launch asks while its server is up or the plan asks between two
+launches.
 """
 
 import math
@@ -173,11 +174,18 @@ class Survey:
             if best is None:
                 break
             new = self._further(asked, best, levels) if further else ()
-            new = new or tuple(around(self.universe, asked, best, window=window))
+            good = self._as_good(asked, best, levels) if self.live else {best}
+            new = new or tuple(around(self.universe, asked, good, window=window))
             if not new:
                 break
             asked = tuple(sorted({*asked, *new}))
         return asked
+
+    def _as_good(self, ks: Sequence[int], best: int, levels: Levels) -> set[int]:
+        """The K within the tolerance of the best: on a flat curve the best may be beside any."""
+        means = {k: mean for k in ks if (mean := self._mean(k, levels)) is not None}
+        bar = means[best] + math.log1p(-self.spec.objective.tolerance)
+        return {k for k, mean in means.items() if mean >= bar}
 
     def _further(self, asked: Sequence[int], best: int, levels: Levels) -> tuple[int, ...]:
         """The next end of the range, if the curve still rises at the last one."""
