@@ -30,7 +30,7 @@ run: models ## Set up on first use, then tune the demo: autotune run candidates.
 
 .PHONY: test
 test: models check ## Set up on first use, then everything: checks, tests, one short real vLLM run.
-	$(BIN)/python -m pytest -m "live and not witness" -v --timeout 1500
+	$(BIN)/python -m pytest -m "live and not witness and not long" -v --timeout 1500
 
 .PHONY: setup
 setup: $(READY) ## Make the environment (.venv).

@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from autotune.cli.exits import Exit
 from autotune.config import LoadedFile, fit, load
+from autotune.core.counting import counted
 from autotune.core.known import warnings
 from autotune.core.study import JSON
 from autotune.engines._host import memory
@@ -160,21 +161,22 @@ def _all(looked: Looked) -> list[Finding]:
 
 def _summary(looked: Looked) -> str:
     found = [finding.severity for finding in _all(looked)]
-    counted = ", ".join(
-        f"{found.count(severity)} {name}"
-        for severity, name in (
-            (Severity.REJECT_STUDY, "against the study"),
-            (Severity.REJECT_CANDIDATE, "against a candidate"),
-            (Severity.SKIP_K, "against some K"),
-            (Severity.WARN, "warnings"),
+    told = ", ".join(
+        counted(found.count(severity), one, many)
+        for severity, one, many in (
+            (Severity.REJECT_STUDY, "against the study", "against the study"),
+            (Severity.REJECT_CANDIDATE, "against a candidate", "against candidates"),
+            (Severity.SKIP_K, "against some K", "against some K"),
+            (Severity.WARN, "warning", "warnings"),
         )
         if severity in found
     )
-    told = f"{len(looked.faults)} faults in the file" if looked.faults else counted or "no findings"
+    if looked.faults:
+        told = f"{counted(len(looked.faults), 'fault')} in the file"
     end = "nothing can be launched" if looked.refused else "nothing stands against a run"
     if looked.code is Exit.USER and not looked.refused:
         end = "a run goes on without the refused candidates"
-    return f"{escape(looked.file)}: {told}; {end}"
+    return f"{escape(looked.file)}: {told or 'no findings'}; {end}"
 
 
 def _as_dict(looked: Looked) -> dict[str, object]:

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from autotune.cli.showing import Opened, console, nothing_measured, open_study
 from autotune.core.causes import CAUSES
+from autotune.core.counting import counted
 from autotune.core.diagnosis import Explanation, Finding, explain
 from autotune.core.diagnosis.case import Case
 from autotune.core.diagnosis.words import (
@@ -104,7 +105,7 @@ def _state(opened: Opened, records: Sequence[Record]) -> Iterator[str]:
     left = list(pending(opened.study.spec, records, propose))
     if left:
         yield (
-            f"  {len(left)} launches are left, so that all of this may change: "
+            f"  {counted(len(left), 'launch', 'launches')} left, so that all of this may change: "
             f"autotune run {escape(opened.study.file)}"
         )
     failed = baseline_failed(records)

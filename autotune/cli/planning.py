@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from autotune.cli.checking import lines
 from autotune.cli.preparing import Prepared, prepare
+from autotune.core.counting import counted
 from autotune.core.estimate import Estimate, estimate
 from autotune.core.plan import pending
 from autotune.core.space import to_come
@@ -43,8 +44,10 @@ def plan(file: Path, budget: str | None, storage: str | None, *, argv: bool) -> 
         console.print(f"     {escape(text)}")
     limit = f", held to the budget of {ready.budget_s / 60:.0f}" if ready.budget_s else ""
     console.print(
-        f"{len(ahead.launches)} launches, about {ahead.passes} passes: about "
-        f"{ahead.boot_s / 60:.0f} minutes of starts and {ahead.measure_s / 60:.0f} of measuring, "
+        f"{counted(len(ahead.launches), 'launch', 'launches')}, about "
+        f"{counted(ahead.passes, 'pass', 'passes')}: about "
+        f"{counted(round(ahead.boot_s / 60), 'minute')} of starts and "
+        f"{ahead.measure_s / 60:.0f} of measuring, "
         f"{ahead.total_s / 60:.0f} in all{limit}"
     )
     for line in (*_disk(ready, ahead), *_memory(ready, ahead.launches)):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from autotune.core.counting import counted
 from autotune.core.estimate import estimate
 from autotune.core.finalists import finalists
 from autotune.core.objective import compared_at, typical
@@ -150,7 +151,7 @@ def _table(spec: StudySpec, launch: Launch, passes: Sequence[Pass]) -> Iterator[
     for k in launch.num_speculative_tokens:
         mine = Measurement(passes=tuple(p for p in passes if p.num_speculative_tokens == k))
         cells = [
-            f"{found:>7} {_unit(spec, level)} ({len(mine.at(level.concurrency))} blocks)"
+            f"{found:>7} {_unit(spec, level)} ({counted(len(mine.at(level.concurrency)), 'block')})"
             for level in sorted(levels, key=lambda level: level.concurrency)
             if (found := level_figure(spec, mine, level))
         ]

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune.cli.exits import Exit
+from autotune.core.counting import counted
 from autotune.core.evidence import LevelEvidence
 from autotune.core.objective import FIGURES
 from autotune.core.recommendation import Basis, Recommendation
@@ -142,7 +143,7 @@ def level_lines(result: Recommendation) -> Iterator[str]:
     for level in result.levels:
         yield (
             f"  {level_words(level)}: {level.speedup.show()}, {_compared(level)} "
-            f"({level.blocks} blocks)"
+            f"({counted(level.blocks, 'block')})"
         )
         if level.baseline_goodput and level.goodput:
             good = f"{level.baseline_goodput.show()} -> {level.goodput.show()}"

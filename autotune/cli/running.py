@@ -16,6 +16,7 @@ from autotune.cli.planning import launch_config, warn
 from autotune.cli.preparing import Prepared, prepare
 from autotune.cli.progress import screen
 from autotune.cli.results import announce, answered, exit_code, provenance, write_results
+from autotune.core.counting import counted
 from autotune.core.memory_bounds import in_force
 from autotune.core.plan import baseline_failed, pending
 from autotune.core.recommendation import recommend
@@ -165,20 +166,20 @@ def end_orphans(paths: StudyPaths) -> None:
 
 def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
     spec = ready.loaded.spec
-    console.print(f"study [bold]{spec.name}[/]: {len(spec.candidates)} candidates")
+    console.print(f"study [bold]{spec.name}[/]: {counted(len(spec.candidates), 'candidate')}")
     console.print(f"  engine {spec.target.engine} {_version(ready)}, {ready.probe['device']}")
     console.print(f"  measurements in {ready.paths.folder}")
     if ready.loaded.tracking:
         console.print(f"  MLflow: {without_password(ready.loaded.tracking.uri)}")
     if records:
-        console.print(f"  resumed: {len(records)} trials are known already")
+        console.print(f"  resumed with {counted(len(records), 'trial')} known already")
     failures = sum(isinstance(r.outcome, Failure) for r in records)
     if failures:
         console.print(f"  {failures} of them failed; --retry-failed tries them again")
     if others:
         console.print(
-            f"  [yellow]{others} stored trials are not used[/]: model, prompts, sampling, engine "
-            "or device were others",
+            f"  [yellow]{counted(others, 'stored trial')} not used[/]: model, prompts, "
+            "sampling, engine or device were others",
             highlight=False,
         )
     warn(console, ready)

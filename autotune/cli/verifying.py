@@ -18,6 +18,7 @@ from autotune.cli.progress import screen
 from autotune.cli.results import level_lines, provenance
 from autotune.cli.running import end_orphans
 from autotune.config.prompts import read_prompts
+from autotune.core.counting import counted
 from autotune.core.statistics import Interval
 from autotune.core.study import JSON, Prompt, Search, StudySpec
 from autotune.core.trial import Launch, Record
@@ -159,8 +160,8 @@ def _greet(case: _Case) -> None:
     console.print(f"verifying [bold]{escape(str(deployed.file))}[/]: {what}, {conditions(spec)}")
     if deployed.speedup and deployed.speculates:
         console.print(f"  recorded: {deployed.speedup.show()}")
-    count = launches_ahead(spec)
-    console.print(f"  {count} launches, {case.probe['device']}; logs in {_logs(case)}")
+    count = counted(launches_ahead(spec), "launch", "launches")
+    console.print(f"  {count}, {case.probe['device']}; logs in {_logs(case)}")
     for text in _doubts(deployed):
         console.print(f"  [yellow]warning[/]: {escape(text)}")
 

@@ -19,6 +19,7 @@ from autotune.config.tokens import (
     count_tokens,
     template_of,
 )
+from autotune.core.counting import counted
 from autotune.core.study import JSON, Prompt, StudySpec, Workload
 from autotune.errors import CandidatesFileError, Fault
 
@@ -43,11 +44,11 @@ def fit(loaded: LoadedFile, count: Count = count_tokens) -> LoadedFile:
     spec = loaded.spec
     prompts = (*spec.workload.search, *spec.workload.confirmation)
     try:
-        counted = count(_to_count(spec, prompts))
+        answer = count(_to_count(spec, prompts))
     except NotCountedError as error:
         return _noted(loaded, f"not checked whether the prompts fit into the context: {error}")
-    limit = context_length(spec.target) or counted.context
-    lengths = _lengths(spec.workload, prompts, counted)
+    limit = context_length(spec.target) or answer.context
+    lengths = _lengths(spec.workload, prompts, answer)
     too_long = [p for p in prompts if limit and (lengths[p.id].needed or 0) > limit]
     told = _listed(loaded, too_long, lengths, limit or 0)
     if too_long and not loaded.drop_too_long:
@@ -105,12 +106,12 @@ def _whole(prompt: Prompt) -> Messages:
 
 
 def _lengths(
-    workload: Workload, prompts: tuple[Prompt, ...], counted: Counted
+    workload: Workload, prompts: tuple[Prompt, ...], answer: Counted
 ) -> Mapping[str, _Length]:
     """By id; the counts of whole conversations stand after those of the openings."""
-    whole = iter(counted.tokens[len(prompts) :])
+    whole = iter(answer.tokens[len(prompts) :])
     found = {}
-    for prompt, tokens in zip(prompts, counted.tokens, strict=False):
+    for prompt, tokens in zip(prompts, answer.tokens, strict=False):
         last = next(whole) if prompt.later_turns else tokens
         replies = prompt.requests * workload.max_tokens_of(prompt)
         needed = None if last is None else last + replies
@@ -122,15 +123,15 @@ def _listed(
     loaded: LoadedFile, too_long: list[Prompt], lengths: Mapping[str, _Length], limit: int
 ) -> str:
     workload = loaded.spec.workload
-    total = len(workload.search) + len(workload.confirmation)
+    prompts = counted(len(workload.search) + len(workload.confirmation), "prompt")
     shown = [
         f"{p.id} (line {loaded.prompt_lines.get(p.id, '?')}: {lengths[p.id].needed} tokens)"
         for p in too_long[:_SHOWN]
     ]
     more = f" and {len(too_long) - _SHOWN} more" if len(too_long) > _SHOWN else ""
     return (
-        f"{len(too_long)} of {total} prompts need, with max_tokens = {workload.max_tokens} for "
-        f"each reply, more than the context of {limit} tokens: {', '.join(shown)}{more}"
+        f"{len(too_long)} of {prompts} too long for the context of {limit} tokens, with "
+        f"max_tokens = {workload.max_tokens} for each reply: {', '.join(shown)}{more}"
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+from autotune.core.counting import counted
+
 DECIMALS = 1
 """Tenths of a millisecond: the times ride along in every record, once for each request."""
 ENOUGH_FOR_P99 = 100
@@ -33,7 +35,7 @@ class Latencies:
         """` (next to the worst of 48 requests)` for a p99 that so few cannot give; else nothing."""
         if not metric.startswith("p99") or self.requests >= ENOUGH_FOR_P99:
             return ""
-        return f" (next to the worst of {self.requests} requests)"
+        return f" (next to the worst of {counted(self.requests, 'request')})"
 
 
 FIGURES = tuple(f.name for f in fields(Latencies) if f.name.endswith("_ms"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autotune.core.capacity import Capacities, Capacity, Source, capacities
+from autotune.core.counting import counted
 from autotune.core.memory_bounds import at_utilization, bounds, failed_at, within
 from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Pass, Record, Stage
@@ -245,7 +246,8 @@ def _remark(options: Sequence[Option], chosen: Option, case: _Case) -> str:
     held = f"the KV cache at gpu_memory_utilization {chosen.utilization:g}, {chosen.capacity.words}"
     if case.need.preemptions and not chosen.enough:
         return (
-            f"{held}, is too small for this load: {case.need.preemptions} preemptions; raise "
+            f"{held}, is too small for this load: "
+            f"{counted(case.need.preemptions, 'preemption')}; raise "
             "search.gpu_memory_utilization, or lower max_num_seqs or the concurrency"
         )
     if chosen is not options[0] or chosen.capacity.tokens <= FAR_TOO_LARGE * case.wanted:

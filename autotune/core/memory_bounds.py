@@ -44,16 +44,16 @@ def search_utilization(spec: StudySpec, records: Sequence[Record], name: str, k:
     """Where a launch of the search runs: the largest allowed that has not been too much.
 
     After a failure it is the next one below, after further ones the steps double: a K that fits
-    nowhere is not to cost a launch for every utilization.
+    nowhere is not to cost a launch for every utilization. A step that went too far down goes back
+    up, above what was too small.
     """
-    failed = failed_at(records, name, k)
-    large = [u for u, failures in failed.items() if _final(failures, TOO_LARGE)]
-    left = [
-        u for u in spec.search.gpu_memory_utilization if within(u, None, min(large, default=None))
-    ]
+    below, above = bounds(records, name, k)
+    left = [u for u in spec.search.gpu_memory_utilization if within(u, below, above)]
     if not left:
         return spec.search.gpu_memory_utilization[0]
-    return left[-min(1 << max(len(large) - 1, 0), len(left))]
+    failed = failed_at(records, name, k).values()
+    refusals = sum(_final(failures, TOO_LARGE) for failures in failed)
+    return left[-min(1 << max(refusals - 1, 0), len(left))]
 
 
 def escaped(spec: StudySpec, records: Sequence[Record], record: Record) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from autotune.core.acceptance import MIN_DRAFTS
+from autotune.core.counting import counted
 from autotune.core.pairs import Pair, Row
 from autotune.core.trial import Pass
 
@@ -45,12 +46,14 @@ def _few_drafts(pair: Pair) -> str | None:
     profile = pair.arm.spec.profile if pair.arm.spec else None
     if profile is None or profile.sufficient:
         return None
-    counted = profile.counters
-    told = f"{counted.accepted_tokens} of {counted.draft_tokens} tokens"
+    seen = profile.counters
+    told = f"{seen.accepted_tokens} of {seen.draft_tokens} tokens"
     interval = profile.rate_interval
     if interval and profile.rate is not None:
         told += f" ({profile.rate:.0%}, between {interval[0]:.0%} and {interval[1]:.0%})"
-    return f"{counted.drafts} drafts, {told} accepted: insufficient, {MIN_DRAFTS} are needed"
+    return (
+        f"{counted(seen.drafts, 'draft')}, {told} accepted: insufficient, {MIN_DRAFTS} are needed"
+    )
 
 
 def _short_replies(pair: Pair) -> str | None:
@@ -67,7 +70,7 @@ def _warned(pair: Pair) -> str | None:
     counts: Counter[str] = Counter()
     for p in pair.arm.passes:
         counts.update(p.warnings)
-    found = [f"{what}, {count} times" for what, count in sorted(counts.items())]
+    found = [f"{what}, {counted(count, 'time')}" for what, count in sorted(counts.items())]
     return f"the engine's log warns: {'; '.join(found)}" if found else None
 
 
@@ -91,7 +94,7 @@ def _host(pair: Pair) -> str | None:
         if (why := pair.short.get((r.launch_id, p.order)))
     ]
     total = len(pair.arm.passes) + len(pair.baseline.passes)
-    return f"in {len(seen)} of {total} passes {seen[0]}" if seen else None
+    return f"in {len(seen)} of {counted(total, 'pass', 'passes')} {seen[0]}" if seen else None
 
 
 def _lengths(pair: Pair) -> str | None:
@@ -132,7 +135,8 @@ def _preemptions(pair: Pair) -> str | None:
     room = (
         "; its KV cache holds {:,} tokens, the baseline's {:,}".format(*held) if all(held) else ""
     )
-    return f"{ours} preemptions, none in the baseline{room}: a slowdown is memory, not the draft"
+    told = f"{counted(ours, 'preemption')}, none in the baseline{room}"
+    return f"{told}: a slowdown is memory, not the draft"
 
 
 def _above_the_ceiling(pair: Pair) -> str | None:
@@ -153,8 +157,8 @@ def _apart(pair: Pair) -> str | None:
     if not gaps:
         return None
     return (
-        f"in {len(gaps)} of {len(pair.arm.passes)} passes replies took up to {max(gaps):.0%} more "
-        "or less time than their steps explain"
+        f"in {len(gaps)} of {counted(len(pair.arm.passes), 'pass', 'passes')} replies took up to "
+        f"{max(gaps):.0%} more or less time than their steps explain"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from autotune.core.axes import Scalar, start
+from autotune.core.counting import counted
 from autotune.core.schedule import ranges_of, scheduled, without_schedule
 from autotune.core.settings import contradictions, resolved
 from autotune.core.study import JSON, Candidate, StudySpec, Target
@@ -169,8 +170,9 @@ def to_come(spec: StudySpec, records: Sequence[Record]) -> Iterator[str]:
         if is_countable(candidate):
             most = min(most, len(points(spec.target, candidate)))
         if candidate.space and known < most:
+            further = counted(most - known, "further launch", "further launches")
             yield (
-                f"{candidate.name}: up to {most - known} further launches of other values of "
+                f"{candidate.name}: up to {further} of other values of "
                 f"{', '.join(candidate.space)}, if it may still be the answer then"
             )
 

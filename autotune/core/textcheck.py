@@ -16,6 +16,7 @@ from statistics import fmean
 
 from scipy.special import stdtrit
 
+from autotune.core.counting import counted
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.replies import Reply, agreeing_words, comparable
 from autotune.core.statistics import Estimate, Interval, mean_of
@@ -150,7 +151,7 @@ def _unlike(found: Sequence[TextShift]) -> str:
     return (
         f"with {worst.candidate} at K = {worst.num_speculative_tokens} the replies are not like "
         f"those of plain decoding: {', '.join(worst.shifted)} ({worst.split} prompts, "
-        f"{worst.blocks} blocks){_also(worst.num_speculative_tokens, found)}"
+        f"{counted(worst.blocks, 'block')}){_also(worst.num_speculative_tokens, found)}"
     )
 
 

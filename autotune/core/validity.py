@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.counting import counted
 from autotune.core.methods import Method
 from autotune.core.steps import StepStats
 
@@ -93,7 +94,7 @@ def _drafted_wrong(seen: Observed) -> str | None:
     if spec is None or seen.method is None or spec.drafts == 0:
         return None
     if k == 0:
-        return f"K = 0 was asked for, {spec.drafts} drafts were counted"
+        return f"K = 0 was asked for, the engine counted {counted(spec.drafts, 'draft')}"
     per_draft = spec.draft_tokens / spec.drafts
     fixed = seen.method.fixed_length and not seen.scheduled
     low = k * (1 - TRIM_TOLERANCE) if fixed else 0.0
@@ -111,7 +112,7 @@ def _restarted(seen: Observed) -> str | None:
 def _failed(seen: Observed) -> str | None:
     if seen.failed == 0:
         return None
-    return f"{seen.failed} of {seen.requests} requests failed: {seen.first_error}"
+    return f"{seen.failed} of {counted(seen.requests, 'request')} failed: {seen.first_error}"
 
 
 def _tokens_differ(seen: Observed) -> str | None:
@@ -133,7 +134,7 @@ def _disturbed(seen: Observed) -> str | None:
     if not seen.disturbances:
         return None
     first, count = seen.disturbances[0], len(seen.disturbances)
-    more = f" (and {count - 1} more such lines)" if count > 1 else ""
+    more = f" (and {counted(count - 1, 'more such line')})" if count > 1 else ""
     return f"the engine did other work than serving: {first}{more}"
 
 

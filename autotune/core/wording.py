@@ -10,6 +10,7 @@ a rate: the throughput is the rate's there), goodput.
 from collections.abc import Iterable
 from typing import Protocol
 
+from autotune.core.counting import counted
 from autotune.core.evidence import Finalist, LevelEvidence
 from autotune.core.noise import LaunchEffect
 from autotune.core.objective import compared_at
@@ -130,7 +131,8 @@ def slo_words(slo: Slo) -> str:
 def effect_words(effect: LaunchEffect) -> str:
     """The launch-to-launch deviation in use, and where it comes from."""
     source = (
-        f"estimated from {effect.launches} launches of this study and the prior"
+        f"estimated from {counted(effect.launches, 'launch', 'launches')} of this study and the "
+        "prior"
         if effect.launches
         else "the prior, as no two launches of this study are equal"
     )

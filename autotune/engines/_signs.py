@@ -144,7 +144,11 @@ HINTS = (
 
 _PREFIX = r"^(?:\([^)]*\) )*"
 _HARMLESS = re.compile(_PREFIX + r"(?:DEBUG|INFO|WARNING) [\d-]+ |.*\bretrying \d+ of \d+")
-_ERROR = re.compile(_PREFIX + r"(?:ERROR [^\]]*\] )?([A-Za-z_.]*(?:Error|Exception)\b.*)")
+_ERROR = re.compile(
+    _PREFIX + r"(?:ERROR [^\]]*\] )?"
+    # vllm/v1/executor/multiproc_executor.py, of a worker that was killed: it raises nothing itself
+    r"([A-Za-z_.]*(?:Error|Exception)\b.*|Worker proc \S+ died unexpectedly.*)"
+)
 _CONSEQUENCE = re.compile(r"Engine core initialization failed|EngineDeadError")
 _CAPTURING = re.compile(r"Capturing (CUDA graph|model for|(prefill|decode) CUDA graph)")
 _CAPTURED = re.compile(r"Graph capturing finished")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import process
+from autotune.core.counting import counted
 from autotune.core.methods import METHODS
 from autotune.core.redaction import shown
 from autotune.core.study import JSON
@@ -83,7 +84,8 @@ class VllmServer:
             if now.running == now.waiting == 0:
                 return
             if time.monotonic() > deadline:
-                told = f"{now.running} requests still running {DRAIN_S:.0f} s after the last reply"
+                running = counted(now.running, "request")
+                told = f"{running} still running {DRAIN_S:.0f} s after the last reply"
                 raise LaunchError(Cause.ENGINE_STALLED, told)
             time.sleep(0.05)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autotune.core.counting import counted
 from autotune.core.study import JSON
 from autotune.preflight.checkpoint import Tensor, Trouble
 
@@ -88,7 +89,8 @@ def _absent(folder: Path, names: Iterable[str]) -> Iterator[Trouble]:
     missing = list(names)
     if missing:
         shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")  # noqa: PLR2004
-        told = f"{len(missing)} weight files that {folder / INDEX} names are not there ({shown})"
+        files = counted(len(missing), "weight file")
+        told = f"{files} named by {folder / INDEX} and not there ({shown})"
         yield Trouble(evidence=told, remedy=AGAIN)
 
 

@@ -7,11 +7,12 @@ costs the picture, never the report.
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from autotune.core.counting import counted
 from autotune.core.memory import HEADROOM, Choice
 from autotune.core.objective import FIGURES
 from autotune.core.pareto import tradeoffs
@@ -101,10 +102,12 @@ def render_report(
 
 
 def _verdict(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> dict[str, object]:
+    named = {c.name for c in spec.candidates} | set(spec.left_out)
+    told = (*result.reasons, *checks.remarks)
     return {
         "title": f"Speculative decoding for {Path(spec.target.model).name}: study {spec.name}",
         "headline": headline(spec, result),
-        "reasons": [_sentence(reason) for reason in (*result.reasons, *checks.remarks)],
+        "reasons": [_sentence(reason, named) for reason in told],
         "unverified": result.speculates and result.basis is not Basis.CONFIRMED,
     }
 
@@ -176,11 +179,11 @@ def _replies(spec: StudySpec, result: Recommendation, checks: ReplyChecks) -> di
 
 def _history(records: Sequence[Record]) -> dict[str, object]:
     total, invalid = tables.count_passes(records)
-    counted = f"{invalid} of them invalid and left out" if invalid else "all of them valid"
+    valid = f"{invalid} of them invalid and left out" if invalid else "all of them valid"
     return {
         "launches": tables.launches_table(records),
         "failures": tables.failures_table(records),
-        "passes": f"{total} passes were measured, {counted}.",
+        "passes": f"{counted(total, 'pass', 'passes')} measured, {valid}.",
         "invalid": tables.invalid_table(records),
     }
 
@@ -199,8 +202,8 @@ def _deployment(
         "deploys": _deploys(result),
         "local_models": _local_models(spec, result),
         "reproduce": (
-            f"Seed {spec.search.seed}; {len(spec.workload.search)} prompts for the search and "
-            f"{len(spec.workload.confirmation)} others for the confirmation, "
+            f"Seed {spec.search.seed}; {counted(len(spec.workload.search), 'prompt')} for the "
+            f"search and {counted(len(spec.workload.confirmation), 'other')} for the confirmation, "
             f"{spec.workload.requests_per_stream} requests per concurrent stream in a block."
         ),
     }
@@ -224,5 +227,8 @@ def _local_models(spec: StudySpec, result: Recommendation) -> list[str]:
     return [f"`{model}`" for model in models if model.startswith(("/", ".", "~"))]
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def _sentence(text: str, named: Collection[str] = ()) -> str:
+    """With a capital, unless it begins with a name, which stays as the file has it."""
+    first = text.partition(" ")[0]
+    begins = text if "_" in first or first in named else f"{text[:1].upper()}{text[1:]}"
+    return f"{begins}."

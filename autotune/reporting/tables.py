@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.core.acceptance import AcceptanceProfile
+from autotune.core.counting import counted
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
 from autotune.core.latency import ENOUGH_FOR_P99, FIGURES, Latencies
@@ -210,7 +211,7 @@ def _launch(launch: str, group: Sequence[Record]) -> list[str]:
 def _outcome(group: Sequence[Record]) -> str:
     total, invalid = count_passes(group)
     causes = sorted({r.outcome.cause.value for r in group if isinstance(r.outcome, Failure)})
-    words = [f"{total - invalid} valid passes"] if total else []
+    words = [counted(total - invalid, "valid pass", "valid passes")] if total else []
     words += [f"{invalid} invalid"] if invalid else []
     pruned = [r for r in group if r.measurement and r.measurement.pruned]
     ks = ", ".join(str(r.trial.num_speculative_tokens) for r in pruned)

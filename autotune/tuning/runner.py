@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from autotune.core.causes import of_one_k, stops_study
+from autotune.core.counting import counted
 from autotune.core.study import JSON, Level, StudySpec
 from autotune.core.trial import (
     Cause,
@@ -302,7 +303,8 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
     if not mine:
         return None
     if not valid:
-        why = f"not one of {len(mine)} passes was valid, the first: {mine[0].invalid}"
+        passes = counted(len(mine), "pass", "passes")
+        why = f"not one of {passes} was valid, the first: {mine[0].invalid}"
         return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)
     return Measurement(passes=mine, pruned=run.rounds.pruned(k))
 

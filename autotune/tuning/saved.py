@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from autotune.core.counting import counted
 from autotune.core.study import StudySpec
 from autotune.errors import UserError
 from autotune.files import write_bytes
@@ -53,7 +54,7 @@ def load(paths: StudyPaths) -> SavedStudy:
     except ValidationError as error:
         raise UserError(
             f"{file} was written by another version of autotune; run the study again to renew it "
-            f"({error.error_count()} fields differ)"
+            f"({counted(error.error_count(), 'other field')})"
         ) from error
 
 

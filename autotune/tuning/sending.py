@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.counting import counted
 from autotune.core.methods import Method
 from autotune.core.stopping import useless
 from autotune.core.study import Prompt, StudySpec
@@ -46,7 +47,8 @@ def check_useful(
     counters = sum((p.spec for p in passes if p.spec and not p.invalid), SpecCounters())
     if not useless(counters):
         return
-    said = f"0 of {counters.draft_tokens} drafted tokens were accepted in {counters.drafts} drafts"
+    drafts = counted(counters.drafts, "draft")
+    said = f"0 of {counters.draft_tokens} drafted tokens were accepted in {drafts}"
     greedy = accepted_greedily() if temperature > 0 else 0
     if greedy:
         raise LaunchError(

@@ -107,3 +107,20 @@ def test_a_whole_model_on_disk_is_read_without_its_engine(
     monkeypatch.chdir(tmp_path)
     heavy = set(HEAVY) - {"numpy", "scipy"}
     assert imported("check", str(study.folder / "candidates.yaml")) & heavy == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({}, "1 warning"),  # of what has no tokenizer
+        ({"workload": {"ignore_eos": True}}, "2 warnings"),
+        ({"search": {"min_blocks": 0}}, "1 fault in the file"),
+        ({"search": {"min_blocks": 0}, "objective": {"tolerance": -1}}, "2 faults in the file"),
+    ],
+)
+def test_the_last_line_counts(
+    tmp_path: Path, wrong: dict[str, dict[str, object]], told: str
+) -> None:
+    """One is not several."""
+    done = check(desk(tmp_path, candidates(**wrong)))
+    assert f"candidates.yaml: {told}; " in done.output

@@ -75,7 +75,7 @@ def test_everything_is_told_with_its_numbers(
     assert "misses a K left out by" in text
     assert "draft_not_aligned: 15% of the tokens" in text
     assert "draft_too_slow at concurrency 1: the draft takes 4.0 ms (40% of the target's" in text
-    assert "launches are left" in text
+    assert "launches left" in text
     assert text.splitlines()[-1].startswith("next: ")
 
 

@@ -42,9 +42,9 @@ def test_the_screen_says_what_is_compared() -> None:
         view.on(LaunchEnded(launch=LAUNCH, failure=None))
         view.recorded(make_open_records(confirmed=False))
     lines = text.getvalue().splitlines()
-    figures = next(line for line in lines if "K = 0 " in line and "blocks" in line)
-    assert "tok/s at c = 1 (1 blocks)" in figures
-    assert f"{at.mean_e2e_ms:.1f} ms E2E at 2.5 req/s (1 blocks)" in figures
+    figures = next(line for line in lines if "K = 0 " in line and "(1 block)" in line)
+    assert "tok/s at c = 1 (1 block)" in figures
+    assert f"{at.mean_e2e_ms:.1f} ms E2E at 2.5 req/s (1 block)" in figures
     assert any(
         "invalid pass K = 0, 2.5 requests/s (at most 4 under way): a test" in x for x in lines
     )

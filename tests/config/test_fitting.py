@@ -78,8 +78,10 @@ def test_prompts_that_are_too_long_are_refused_with_their_lines(tmp_path: Path, 
         fit(loaded, counting)
     (fault,) = caught.value.faults
     assert (fault.path, fault.line) == ("workload.prompts", 6)
-    assert fault.message.startswith("7 of 40 prompts need, with max_tokens = 16 for each reply")
-    assert "the context of 64 tokens: 0 (line 1: 77 tokens), 2 (line 3: 77 tokens)" in fault.message
+    assert fault.message.startswith("7 of 40 prompts too long for the context of ")
+    assert "of 64 tokens, with max_tokens = 16 for each reply: 0 (line 1: 77 tokens), 2 (line" in (
+        fault.message
+    )
     assert "and 2 more" in fault.message
     assert "workload.too_long: drop" in fault.message
 
@@ -89,7 +91,7 @@ def test_they_are_dropped_where_the_file_says_so(tmp_path: Path, good: str) -> N
     loaded = study(tmp_path, good, {3: LONG}, edits=DROP)
     found = fit(loaded, counting)
     assert set(prompts(found)) == set(prompts(loaded)) - {"3"}
-    assert found.notes[0].startswith("dropped: 1 of 40 prompts need")
+    assert found.notes[0].startswith("dropped: 1 of 40 prompts too long")
     assert fingerprint(found.spec, {}) != fingerprint(loaded.spec, {})
 
 

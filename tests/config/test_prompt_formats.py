@@ -117,8 +117,8 @@ def test_sharegpt_is_read_as_vllm_reads_it(tmp_path: Path) -> None:
     assert found["s0"].messages[0]["content"] == "late"
     assert set(found) == {"s0", "s3", *(f"s{i}" for i in range(5, COUNT))}
     assert [note.partition(": ")[2] for note in prompts.notes] == [
-        "2 rows ask nothing that is answered: passed over",
-        "1 rows repeat the id of another: passed over",
+        "2 rows passed over: nothing is asked",
+        "1 row passed over: the id of another",
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_later_turn_cannot_bear_the_id_of_another_prompt(tmp_path: Path) -> No
     rows = [{"question_id": 81, "turns": ["a", "b"]}, {"question_id": "81#2", "turns": ["c"]}]
     prompts = read(tmp_path, lines(rows))
     assert set(prompts.lines) == {"81"}
-    assert "1 rows repeat the id of another" in prompts.notes[0]
+    assert "1 row passed over: the id of another" in prompts.notes[0]
 
 
 def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:

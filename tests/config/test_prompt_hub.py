@@ -66,7 +66,7 @@ def test_repeated_rows_are_passed_over_and_told() -> None:
     rows = [*({"prompt": f"p{i}"} for i in range(30)), {"prompt": "p3"}]
     prompts = read_hub(SOURCE, seed=0, load=giving(*rows))
     assert len(ids(prompts)) == 30
-    assert "1 rows repeat" in prompts.notes[0]
+    assert "1 row passed over: the id of another" in prompts.notes[0]
 
 
 def unreachable(source: HubDataset) -> list[Mapping[str, JSON]]:

@@ -95,6 +95,20 @@ def test_a_baseline_without_memory_is_tried_with_less() -> None:
     assert next_launch(SPEC, records) is None
 
 
+def test_a_baseline_between_too_much_and_too_little_is_found() -> None:
+    """Steps down that double go over what would do; the way back is never the same launch again."""
+    spec = spec_with(0.01, 0.2, 0.3, 0.8, 0.9)
+    records: list[Record] = []
+    tried: list[float] = []
+    while (found := next_launch(spec, records)) and len(tried) < 9:
+        tried.append(found.gpu_memory_utilization)
+        if tried[-1] == 0.3:
+            break
+        cause = Cause.KV_CACHE_TOO_SMALL if tried[-1] < 0.3 else Cause.UTILIZATION_TOO_HIGH
+        records.append(failed(tried[-1], cause))
+    assert tried == [0.9, 0.8, 0.2, 0.3]
+
+
 def test_a_k_without_memory_is_tried_with_less() -> None:
     """The live launch for all K failed at its largest: it is made again with less memory."""
     records = [*searched()[:1], failed(0.9, name="eagle", k=5)]

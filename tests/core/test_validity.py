@@ -227,7 +227,7 @@ def test_first_broken_rule_is_the_cause() -> None:
         ),
         (
             {"num_speculative_tokens": 0, "steps_by_k": {0: 9}, "spec": drafted(10)},
-            "K = 0 was asked for, 10 drafts were counted",
+            "K = 0 was asked for, the engine counted 10 drafts",
         ),
     ],
 )

@@ -252,6 +252,18 @@ def test_an_unknown_end_is_a_crash_with_its_first_exception() -> None:
     assert "signal 9" in runtime.detail
 
 
+def test_a_killed_worker_is_told_before_what_misses_it() -> None:
+    """Recorded: nothing else in the log says that it was not an error of the engine's."""
+    died = "Worker proc VllmWorker-0 died unexpectedly (exit code: None), shutting down executor."
+    text = (
+        f"(EngineCore pid=9) ERROR 11-30 15:08:57 [multiproc_executor.py:315] {died}\n"
+        "(EngineCore pid=9) ERROR 11-30 15:08:57 [core.py:1512] RuntimeError: cancelled\n"
+    )
+    told = _signs.diagnose(text, starting=False, status="exit status 0")
+    assert told.cause is Cause.CRASHED_RUNTIME
+    assert told.detail == f"the engine ended (exit status 0); {died}"
+
+
 def test_an_empty_log_is_told_as_such(tmp_path: Path) -> None:
     """Killed before it said anything: the status is all there is."""
     (tmp_path / "log").touch()

@@ -113,7 +113,7 @@ def test_running_again_launches_nothing(study: Desk, done: Done) -> None:
     before = len(study.launches)
     again = study.run()
     assert (again.code, len(study.launches)) == (0, before)
-    assert "trials are known already" in again.text
+    assert "trials known already" in again.text
 
 
 def test_show_names_every_trial_and_cause(study: Desk, done: Done) -> None:

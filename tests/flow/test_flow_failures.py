@@ -81,4 +81,4 @@ def test_a_full_disk_stops_the_study_and_nothing_is_lost(tmp_path: Path) -> None
     study.write(file, world())
     again = study.run()
     assert again.code == 0, again.text
-    assert "1 trials are known already" in again.text
+    assert "resumed with 1 trial known already" in again.text

@@ -1,6 +1,8 @@
 """A real vLLM over the demo's models: one server, a few prompts, what the counters say."""
 
+import importlib
 import importlib.util
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -122,3 +124,13 @@ def draft(name: str, method: str, model: Path | None, **settings: JSON) -> Candi
     """A candidate."""
     path = None if model is None else str(model)
     return Candidate(name=name, method=method, model=path, settings=settings)
+
+
+def untrained(folder: Path, layers: int) -> Path:
+    """A draft that is bad on purpose: the target after its first layers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(MODELS.parent))
+        importlib.import_module("models").untrained_draft(MODELS / "target", folder, layers)
+    for name in ("models", "composing", "rawtensors"):
+        sys.modules.pop(name, None)
+    return folder

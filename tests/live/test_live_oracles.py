@@ -1,12 +1,10 @@
 """Drafts whose acceptance is known beforehand: the counters must show it."""
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.live.real import MODELS, NEEDS, draft, one_pass, serving
+from tests.live.real import MODELS, NEEDS, draft, one_pass, serving, untrained
 
 pytestmark = NEEDS
 K = 3
@@ -23,14 +21,9 @@ def test_the_target_as_its_own_draft(tmp_path: Path) -> None:
     assert seen.spec.profile.length == pytest.approx(K + 1, rel=0.1)
 
 
-def test_an_untrained_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untrained_draft(tmp_path: Path) -> None:
     """Next to no drafted token is accepted, and every draft has K tokens all the same."""
-    monkeypatch.syspath_prepend(str(MODELS.parent))
-    models = importlib.import_module("models")
-    models.untrained_draft(MODELS / "target", tmp_path / "untrained", layers=2)
-    for name in ("models", "composing", "rawtensors"):
-        sys.modules.pop(name, None)
-    useless = draft("untrained", "draft_model", tmp_path / "untrained")
+    useless = draft("untrained", "draft_model", untrained(tmp_path / "untrained", layers=2))
     with serving(tmp_path / "launch", useless, K, live=True) as server:
         seen = one_pass(server, k=K)
     assert seen.spec is not None

@@ -61,7 +61,7 @@ def test_a_missing_shard_is_trouble(tmp_path: Path) -> None:
     weights = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
     (folder / INDEX).write_text(json.dumps({"weight_map": weights}))
     found = read_weights(folder)
-    assert "1 weight files that" in found.troubles[0].evidence
+    assert "1 weight file named by" in found.troubles[0].evidence
     assert "model-2.safetensors" in found.troubles[0].evidence
     assert found.size is None
 

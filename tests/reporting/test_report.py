@@ -267,3 +267,12 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path)
     with pytest.raises(OSError, match=r"curves\.csv"):
         write_report(tmp_path, SPEC, records, recommend(SPEC, records), PROVENANCE)
     assert [path.name for path in tmp_path.iterdir()] == ["curves.csv"]
+
+
+def test_names_are_written_as_the_file_has_them() -> None:
+    """Also where a sentence begins with one."""
+    spec = replace(SPEC, left_out={"mine": "it has no weights"})
+    records = make_study_records()
+    text = render_report(spec, records, recommend(spec, records), PROVENANCE)
+    assert "\n- mine was left out before any launch: it has no weights." in text
+    assert "\n- The speedup " in text

@@ -13,6 +13,7 @@ from pathlib import Path
 from autotune.config.prompts._rows import Row, json_rows, text_rows
 from autotune.config.prompts.formats import DEFAULT, FORMATS, TEXT, Format, format_of
 from autotune.config.values import shown
+from autotune.core.counting import counted
 from autotune.core.study import JSON, Prompt
 
 SPLITS = ("search", "confirmation")
@@ -115,9 +116,8 @@ class Collected:
         """What has come of it."""
         faults = self.faults[:_SHOWN_FAULTS]
         if len(self.faults) > _SHOWN_FAULTS:
-            faults.append(
-                f"{self.where}: and {len(self.faults) - _SHOWN_FAULTS} more lines at fault"
-            )
+            more = counted(len(self.faults) - _SHOWN_FAULTS, "more line")
+            faults.append(f"{self.where}: and {more} at fault")
         if not faults:
             faults = [
                 f"{self.where}: no prompt of the split {split!r}: add some, or leave `split` out"
@@ -135,9 +135,9 @@ class Collected:
 
     def _notes(self) -> Iterable[str]:
         if self.empty:
-            yield f"{self.where}: {self.empty} rows ask nothing that is answered: passed over"
+            yield f"{self.where}: {counted(self.empty, 'row')} passed over: nothing is asked"
         if self.repeated:
-            yield f"{self.where}: {self.repeated} rows repeat the id of another: passed over"
+            yield f"{self.where}: {counted(self.repeated, 'row')} passed over: the id of another"
 
 
 def _split(row: JSON, prompt_id: str, seed: int) -> str:

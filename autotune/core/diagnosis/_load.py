@@ -7,6 +7,7 @@ plain decoding; a failure for lack of memory is one of verification only where a
 import math
 from collections.abc import Iterator, Sequence
 
+from autotune.core.counting import counted
 from autotune.core.diagnosis.case import Case, Cases
 from autotune.core.diagnosis.table import Diagnosis, Seen
 from autotune.core.trial import Cause, Pass
@@ -63,7 +64,7 @@ def memory_bound(case: Case) -> Iterator[Seen]:
             continue
         beside = f", {theirs[0]} in {theirs[1]} of plain decoding" if theirs else ""
         yield Seen(
-            numbers=f"{ours[0]} preemptions in {ours[1]} requests{beside}",
+            numbers=f"{counted(ours[0], 'preemption')} in {counted(ours[1], 'request')}{beside}",
             concurrency=c,
             change="gpu_memory_utilization: higher, as far as the device allows",
         )

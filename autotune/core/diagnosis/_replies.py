@@ -6,6 +6,7 @@ decoding does when it is launched twice.
 
 from collections.abc import Iterator
 
+from autotune.core.counting import counted
 from autotune.core.diagnosis.case import Case
 from autotune.core.diagnosis.table import Diagnosis, Seen
 from autotune.core.textcheck import EARLY_TOKENS, TextMatch
@@ -41,7 +42,7 @@ def sampled_text_shifted(case: Case) -> Iterator[Seen]:
     for s in sorted(mine, key=lambda s: -len(s.shifted))[:1]:
         yield Seen(
             numbers=f"at K = {s.num_speculative_tokens} {' and '.join(s.shifted)} of plain "
-            f"decoding's ({s.blocks} blocks)"
+            f"decoding's ({counted(s.blocks, 'block')})"
         )
 
 

@@ -7,6 +7,7 @@ vLLM finds out when it has loaded the target, in the shape of a tensor or not at
 import re
 from collections.abc import Iterator
 
+from autotune.core.counting import counted
 from autotune.core.methods import Method, Signs
 from autotune.core.study import JSON, Candidate
 from autotune.preflight.checkpoint import Checkpoint, whole
@@ -30,7 +31,7 @@ def head_checkpoint(facts: Facts) -> Iterator[Finding]:
         told = f"{draft.name} shows no sign of a head for the method {candidate.method}"
         remedy = "name the head that was made for this target, or write method: draft_model"
         if draft.tensors:
-            ordinary = f"{told}: its {len(draft.tensors)} tensors are those of an ordinary model"
+            ordinary = f"{told}: {counted(len(draft.tensors), 'tensor')}, as of an ordinary model"
             yield reject(candidate, ordinary, remedy)
         else:
             yield warn(candidate, f"{told} in its config.json", remedy)
