@@ -52,7 +52,9 @@ def test_a_range_is_searched_and_its_best_value_deployed(tmp_path: Path) -> None
         study.write(file(values), world(drafts={"ngram": LOOKUP}))
         done = study.run()
         assert done.code == 0, done.text
-        assert len(study.launches) == count, done.text
+        # Among other variants a second one may be too close to call: then it is confirmed, once.
+        close = {4} - {*windows(study)[4:count]}
+        assert set(windows(study)[count:]) <= close, done.text
 
 
 def test_plan_shows_the_first_variant(tmp_path: Path) -> None:
