@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from recording import demo_records
+from recording import quiet_records
 
 from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Record, Trial
@@ -36,7 +36,7 @@ DEMO: StudySpec = make_spec(
 @cache
 def demo_study() -> list[Record]:
     """Its records; only to be read."""
-    return [replace(r, trial=_named(r.trial)) for r in demo_records()]
+    return [replace(r, trial=_named(r.trial)) for r in quiet_records()]
 
 
 def _named(trial: Trial) -> Trial:

@@ -1,6 +1,6 @@
 """Landscapes to search: what four candidates would measure at every K, with the truth known.
 
-Half of them follow the cost model with acceptance as the recorded demo has it; the others have
+Half of them follow the cost model with acceptance as a recorded demo study has it; the others have
 shapes that no such model has: cliffs, one K with a slow graph, ragged curves, nothing to gain.
 
 Rules: all draws come from the generator that is handed in; a landscape holds no noise, that is the
@@ -11,22 +11,21 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from calibration import LEVELS, TOKENS
+from recording import QUIET
 from scipy.special import ndtri
 
 from autotune.core.trial import BASELINE
 
-PASSES = Path(__file__).resolve().parents[1] / "smollm2-135m" / "results" / "passes"
 K_MOST = 32
 """Curves are known so far; nothing searches beyond."""
 WEIGHTS: Mapping[int, float] = {1: 3.0, 4: 1.0}
 TTFT_S: Mapping[int, float] = {1: 0.07, 4: 0.16}
 STEP_S: Mapping[int, float] = {1: 0.016, 4: 0.0195}
-"""Of plain decoding, as the recorded demo has them."""
+"""Of plain decoding, as a recorded demo study has them."""
 TEXT_SD = 0.2
 """Of the log of a reply's tokens per step."""
 EASE = TEXT_SD * ndtri((np.arange(64) + 0.5) / 64)
@@ -133,9 +132,9 @@ def _profile(dice: np.random.Generator) -> list[float]:
 
 @cache
 def _profiles() -> list[list[float]]:
-    """Accepted at each position over drafts, of every live launch of the recorded demo."""
+    """Accepted at each position over drafts, of every live launch of a recorded demo study."""
     found = []
-    for file in sorted(PASSES.glob("*.jsonl")):
+    for file in sorted(QUIET.glob("*.jsonl")):
         passes = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         most = max(p["num_speculative_tokens"] for p in passes)
         counters = [p["spec"] for p in passes if p["num_speculative_tokens"] == most and most]

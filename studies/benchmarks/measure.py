@@ -19,7 +19,7 @@ from typing import Any
 from calibration import Design, coverage, coverage_beside, false_stops
 from fitting import fit
 from measure_report import BEGIN, END, render
-from recording import CANDIDATE, K, demo_records, read_records, record
+from recording import CANDIDATE, K, quiet_records, read_records, record
 from smoke import equal_pairs
 from widths import variance_ratios, widths
 
@@ -67,7 +67,7 @@ def main() -> None:
 def calibrate(pairs: int, smoke: int) -> dict[str, Any]:
     """Everything that follows from the recordings, as figures."""
     records = read_records()
-    noises = {QUIET: fit(demo_records()), RESTLESS: fit(records)}
+    noises = {QUIET: fit(quiet_records()), RESTLESS: fit(records)}
     facts = next(r.facts for r in records if r.facts)
     with ProcessPoolExecutor() as pool:
         covered = {
@@ -94,7 +94,7 @@ def calibrate(pairs: int, smoke: int) -> dict[str, Any]:
             "noise": {name: asdict(noise) for name, noise in noises.items()},
             "widths": [asdict(w) for w in widths(records)],
             "variance_ratios": {
-                QUIET: variance_ratios(demo_records()),
+                QUIET: variance_ratios(quiet_records()),
                 RESTLESS: variance_ratios(records),
             },
             "coverage": {name: asdict(found.result()) for name, found in covered.items()},

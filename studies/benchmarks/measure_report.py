@@ -13,7 +13,7 @@ COVERS = (0.93, 0.97)
 FALSE_STOPS = 0.05
 ENOUGH = 2.0
 RECORDINGS = {
-    "quiet machine": "the recorded demo's launches",
+    "quiet machine": "the launches of a demo study, results/quiet",
     "restless machine": "the launches recorded here",
 }
 USED = ("c1", "c4", "overall")

@@ -22,6 +22,8 @@ from autotune.tuning.runner import Rig, run_launch
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "results" / "records.jsonl"
+QUIET = Path(__file__).parent / "results" / "quiet"
+"""The passes of a demo study, a file a launch, from a machine that did nothing else."""
 CANDIDATE = "eagle"
 K = 2
 LIVE_KS = (0, 1, 2)
@@ -43,14 +45,14 @@ def read_records() -> list[Record]:
     return [_RECORD.validate_json(line) for line in lines]
 
 
-def demo_records() -> list[Record]:
-    """The recorded demo's launches, from a machine that did nothing else.
+def quiet_records() -> list[Record]:
+    """The launches of a demo study, from a machine that did nothing else.
 
     Its passes stand there launch by launch: K = 0 alone is plain decoding, the first for the search
     and later ones for the confirmation; several K are a live launch; one K is the winner's.
     """
     found: list[Record] = []
-    for file in sorted((ROOT / "studies" / "smollm2-135m" / "results" / "passes").glob("*.jsonl")):
+    for file in sorted(QUIET.glob("*.jsonl")):
         passes = [_PASS.validate_json(line) for line in file.read_text("utf-8").splitlines()]
         ks = sorted({p.num_speculative_tokens for p in passes})
         plain, live = ks == [0], len(ks) > 1
@@ -71,7 +73,7 @@ def demo_records() -> list[Record]:
                     outcome=Measurement(passes=mine),
                     launch_id=file.stem,
                     fingerprint="",
-                    why="the recorded demo",
+                    why="a demo study",
                 )
             )
     return found

@@ -20,7 +20,7 @@ from autotune.core.trial import BASELINE, Launch, Pass, Stage
 
 Point = tuple[str, int]
 BOOT_S = 45.0
-"""Of a start with its warm-up, as the recorded demo has it in the mean."""
+"""Of a start with its warm-up, as a recorded demo study has it in the mean."""
 
 
 def seconds_of(passes: Sequence[Pass]) -> float:

@@ -21,7 +21,7 @@ import search_real_report
 from calibration import Noise
 from fitting import fit
 from landscapes import draw
-from recording import demo_records
+from recording import quiet_records
 from replaying import KS, Machine, make_study, replay
 from rivals import Measuring, grid, random, seconds_of, tpe
 from search_report import BEGIN, END, render
@@ -39,7 +39,7 @@ def main() -> None:
     """Replay and render, or only what is asked for."""
     args = _arguments()
     if args.replay or not args.render:
-        noise = fit(demo_records())
+        noise = fit(quiet_records())
         with ProcessPoolExecutor() as pool:
             rows = list(pool.map(partial(one, noise), range(args.landscapes), chunksize=4))
         write_text(RESULT, json.dumps({"replay": rows}, indent=1) + "\n")
