@@ -191,7 +191,8 @@ class WorkloadSection(Section):
     """Arguments of the chat template, such as enable_thinking."""
     slo: SloSection | None = None
     """What makes a request a good one. Goodput, the good requests per second, is then shown beside
-    the speedup, as in `vllm bench serve --goodput`; it is not what is maximised."""
+    the speedup, as in `vllm bench serve --goodput`; objective.metric says
+    whether it is maximised, too."""
     too_long: Literal["refuse", "drop"] = "refuse"
     """What becomes of a prompt that leaves no room for max_tokens in the context: `refuse` stops
     before anything is launched, `drop` goes on without it. Of a conversation all turns and replies
