@@ -15,10 +15,12 @@ from typing import Any, Protocol
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.host import HostLoad
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
-from autotune.core.study import JSON, Prompt, StudySpec, Workload
+from autotune.core.study import StudySpec
 from autotune.core.trial import EngineFacts, Record
+from autotune.core.workload import Prompt, Workload
 from autotune.errors import UserError
 
 

@@ -10,17 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.latency import RequestTimes
-from autotune.core.study import (
-    Candidate,
-    Level,
-    Objective,
-    Prompt,
-    Sampling,
-    Search,
-    StudySpec,
-    Target,
-    Workload,
-)
+from autotune.core.study import Candidate, Objective, Search, StudySpec, Target
 from autotune.core.trial import (
     BASELINE,
     Cause,
@@ -33,6 +23,7 @@ from autotune.core.trial import (
     Stage,
     Trial,
 )
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 
 GMU = 0.4
 OUTPUT_TOKENS = 64

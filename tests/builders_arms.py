@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autotune.core.jsontype import JSON
 from autotune.core.parity import Doubt, doubts
-from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Measurement, Pass, Record
 from tests.builders import BASE, make_candidates, make_facts, make_record, make_spec
 

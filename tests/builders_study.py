@@ -6,8 +6,9 @@ at 4; the four-layer draft is not worth it.
 
 from dataclasses import replace
 
-from autotune.core.study import Level, Slo, StudySpec, Workload
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
+from autotune.core.workload import Level, Slo, Workload
 from tests.builders import BASE, make_record, make_spec, make_workload
 
 SPEEDUPS: dict[str, dict[int, dict[int, float]]] = {

@@ -18,8 +18,8 @@ from rich.markup import escape
 from autotune.cli.exits import Exit
 from autotune.config import LoadedFile, fit, load
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.known import warnings
-from autotune.core.study import JSON
 from autotune.engines._host import memory
 from autotune.errors import CandidatesFileError, Fault, UserError
 from autotune.preflight import Device, Finding, Severity, findings, gather, ordered, refused

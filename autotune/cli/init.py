@@ -17,8 +17,8 @@ from rich.markup import escape
 from autotune import starting
 from autotune.config.workload import PLACEHOLDER
 from autotune.core.checkpoint import Checkpoint
+from autotune.core.jsontype import JSON
 from autotune.core.known import MODEL_DEFAULTS
-from autotune.core.study import JSON
 from autotune.engines.vllm import MODULE
 from autotune.errors import UserError
 from autotune.files import write_text

@@ -20,9 +20,10 @@ from autotune.core.finalists import finalists
 from autotune.core.objective import compared_at, typical
 from autotune.core.plan import pending
 from autotune.core.space import with_variants
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Launch, Measurement, Pass, Record
 from autotune.core.wording import conditions, level_words
+from autotune.core.workload import Level
 from autotune.tuning.events import (
     CandidateBeaten,
     Event,

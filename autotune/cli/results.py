@@ -16,11 +16,12 @@ from rich.markup import escape
 from autotune.cli.exits import Exit
 from autotune.core.counting import counted
 from autotune.core.evidence import LevelEvidence
+from autotune.core.jsontype import JSON
 from autotune.core.objective import FIGURES
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.replychecks import ReplyChecks, check_replies
 from autotune.core.space import with_variants
-from autotune.core.study import JSON, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Launch, Record, Stage
 from autotune.core.verdict import Verdict
 from autotune.core.wording import headline, level_words

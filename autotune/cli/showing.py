@@ -24,9 +24,10 @@ from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.space import with_variants
 from autotune.core.statistics import Interval
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Pass, Record, Stage
 from autotune.core.wording import conditions
+from autotune.core.workload import Level
 from autotune.errors import UserError
 from autotune.ports import Exporter, find
 from autotune.tuning import journal, saved

@@ -19,8 +19,9 @@ from autotune.cli.results import level_lines, provenance
 from autotune.cli.running import end_orphans
 from autotune.config.prompts import read_prompts
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.statistics import Interval
-from autotune.core.study import JSON, Prompt, Search, StudySpec
+from autotune.core.study import Search, StudySpec
 from autotune.core.trial import Launch, Record
 from autotune.core.verification import (
     Change,
@@ -31,6 +32,7 @@ from autotune.core.verification import (
     verification,
 )
 from autotune.core.wording import conditions
+from autotune.core.workload import Prompt
 from autotune.errors import UserError
 from autotune.exporters.best_config import prompts_sha256
 from autotune.exporters.deployed import Deployed, read_deployed

@@ -16,7 +16,8 @@ from autotune.config.prompts import Prompts
 from autotune.config.schema import CandidatesFile, TargetSection
 from autotune.config.sections import thawed
 from autotune.config.workload import WorkloadSection
-from autotune.core.study import StudySpec, Target, Workload
+from autotune.core.study import StudySpec, Target
+from autotune.core.workload import Workload
 
 
 def study_name(file: Path) -> str:

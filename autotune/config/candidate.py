@@ -27,10 +27,11 @@ from autotune.config.vllm_fields import (
     Setting,
 )
 from autotune.core.axes import Axis, Scalar
+from autotune.core.jsontype import JSON
 from autotune.core.methods import METHODS, find_method
 from autotune.core.settings import resolved
 from autotune.core.space import ENGINE_ARGS as ENGINE_ARGS_PREFIX
-from autotune.core.study import JSON, Candidate
+from autotune.core.study import Candidate
 
 Defaults = Mapping[str, JSON]
 NONE: Defaults = {}

@@ -27,9 +27,10 @@ from autotune.config.sections import thawed, underscored
 from autotune.config.vllm_fields import KV_CACHE_ARGS, KV_CACHE_ENV
 from autotune.config.workload import WorkloadSection
 from autotune.core.axes import start
+from autotune.core.jsontype import JSON
 from autotune.core.settings import contradictions
 from autotune.core.space import is_legal, points, values_of, variant
-from autotune.core.study import JSON, Candidate, Target, objective_problem
+from autotune.core.study import Candidate, Target, objective_problem
 
 S = TypeVar("S", bound=BaseModel)
 Data = Mapping[str, JSON]

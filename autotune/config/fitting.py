@@ -20,7 +20,9 @@ from autotune.config.tokens import (
     template_of,
 )
 from autotune.core.counting import counted
-from autotune.core.study import JSON, Prompt, StudySpec, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec
+from autotune.core.workload import Prompt, Workload
 from autotune.errors import CandidatesFileError, Fault
 
 _SHOWN = 5

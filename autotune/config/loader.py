@@ -31,7 +31,8 @@ from autotune.config.prompts import HubDataset, Prompts, read_hub, read_prompts
 from autotune.config.schema import CandidatesFile, MlflowSection, SearchSection, TargetSection
 from autotune.config.workload import PromptsSection, WorkloadSection
 from autotune.config.yamlfile import Document, read_yaml
-from autotune.core.study import JSON, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec
 from autotune.errors import CandidatesFileError, Fault
 
 Installed = Callable[[str, tuple[str, ...]], Defaults]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autotune.config.models import beside_file
 from autotune.core.adapters import MODULES, lora_modules
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 
 def lora_fault(name: str, engine_args: Mapping[str, JSON]) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from autotune.config.values import shown
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 TYPES = ("json_schema", "json_object", "structural_tag", "text")
 _SCHEMA_SHAPE = "{type: json_schema, json_schema: {name: ..., schema: {...}}}"

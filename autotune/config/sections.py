@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from autotune.config.faults import Said
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 T = TypeVar("T")
 Several = Annotated[tuple[T, ...], Strict(strict=False)]

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from autotune.core.study import JSON, Target
+from autotune.core.jsontype import JSON
+from autotune.core.study import Target
 
 TIMEOUT_S = 600.0
 CHILD = ("-P", str(Path(__file__).with_name("_count_tokens.py")))

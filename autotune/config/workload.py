@@ -30,7 +30,7 @@ from autotune.config.sections import (
 )
 from autotune.config.values import Milliseconds
 from autotune.config.vllm_fields import HARMLESS_SAMPLING, REFUSED_SAMPLING, REQUEST_FIELDS
-from autotune.core.study import Level, Sampling, Slo
+from autotune.core.workload import Level, Sampling, Slo
 
 PLACEHOLDER = "YOUR-PROMPTS.jsonl"
 _REPLACE = (

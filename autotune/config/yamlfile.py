@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from autotune.config.faults import Place, dotted, plain
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.errors import Fault
 
 _TAG = "tag:yaml.org,2002:"

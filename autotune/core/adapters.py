@@ -7,7 +7,7 @@ objects as texts, or one mapping (LoRAParserAction in vllm/entrypoints/launchers
 import json
 from collections.abc import Iterator, Mapping
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 MODULES = "lora_modules"
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from autotune.core.jsontype import JSON
 from autotune.core.methods import METHODS
-from autotune.core.study import JSON
 
 _MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 _MTP_TYPES = frozenset(

@@ -28,8 +28,8 @@ from autotune.core.noise import Noise, PassEffect
 from autotune.core.objective import SPEED, Yardstick
 from autotune.core.statistics import Estimate, weighted
 from autotune.core.steps import StepStats
-from autotune.core.study import Level
 from autotune.core.trial import BASELINE, Pass
+from autotune.core.workload import Level
 
 Vector = npt.NDArray[np.float64]
 Point = tuple[str, int]

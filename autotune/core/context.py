@@ -6,7 +6,7 @@ transformers_utils/model_arch_config_convertor.py, and the RoPE kinds in vllm/co
 
 from collections.abc import Mapping
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 LENGTHS = (
     "max_position_embeddings",

@@ -14,8 +14,9 @@ from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.objective import compared_at, typical
 from autotune.core.speedup import SpeedupCurve
 from autotune.core.statistics import Interval
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Pass, Record
+from autotune.core.workload import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

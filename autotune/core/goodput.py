@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from autotune.core.proportion import wilson
 from autotune.core.statistics import Interval
-from autotune.core.study import Slo
 from autotune.core.trial import Pass
+from autotune.core.workload import Slo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

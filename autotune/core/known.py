@@ -5,7 +5,9 @@ Rule: each is a fact that was seen (a build's with its version); it warns, it ne
 
 from collections.abc import Mapping
 
-from autotune.core.study import JSON, Sampling, Target, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.study import Target
+from autotune.core.workload import Sampling, Workload
 
 
 def warnings(target: Target, workload: Workload, probe: Mapping[str, str]) -> list[str]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autotune.core.statistics import Estimate
-from autotune.core.study import Level
 from autotune.core.trial import Record
+from autotune.core.workload import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,9 @@ from statistics import fmean
 
 from autotune.core.goodput import good, goodput
 from autotune.core.statistics import Estimate, mean_of
-from autotune.core.study import Level, Slo, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Pass
+from autotune.core.workload import Level, Slo
 
 HALF = 0.5
 Paired = Sequence[tuple[Sequence[Pass], Sequence[Pass]]]

@@ -18,8 +18,9 @@ from autotune.core.memory_bounds import in_force
 from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
 from autotune.core.stages.search import Propose, no_more
-from autotune.core.study import MIN_BLOCKS, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Failure, Launch, Record, Stage
+from autotune.core.workload import MIN_BLOCKS
 
 
 def next_launch(

@@ -7,7 +7,8 @@ that whatever is grouped by candidate and K never mixes its launches with those 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autotune.core.study import JSON, Candidate
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate
 
 FIELD = "num_speculative_tokens_per_batch_size"
 """vLLM's name of it in SpeculativeConfig."""

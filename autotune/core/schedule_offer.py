@@ -23,9 +23,10 @@ from autotune.core.schedule import SCHEDULE_DISABLED, Range, k_at, k_max, ranges
 from autotune.core.speedup import SpeedupCurve, broken, violations
 from autotune.core.stages.points import live_possible, of_search
 from autotune.core.statistics import Interval
-from autotune.core.study import Candidate, Level, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import Failure, Pass, Record
 from autotune.core.validity import TRIM_TOLERANCE
+from autotune.core.workload import Level
 
 TAIL = 0.5
 """How much of a pass smaller batches may explain, a share. At four requests per stream the last

@@ -7,8 +7,8 @@ it. Sources: SpeculativeConfig.__post_init__ (vllm/config/speculative.py), Sched
 
 from collections.abc import Collection, Iterator, Mapping
 
+from autotune.core.jsontype import JSON
 from autotune.core.methods import Method
-from autotune.core.study import JSON
 
 NO_WINDOW = 5
 """Both bounds where neither is given."""

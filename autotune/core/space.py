@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from autotune.core.axes import Scalar, start
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.schedule import ranges_of, scheduled, without_schedule
 from autotune.core.settings import contradictions, resolved
-from autotune.core.study import JSON, Candidate, StudySpec, Target
+from autotune.core.study import Candidate, StudySpec, Target
 from autotune.core.trial import Record, Stage, Trial
 
 Values = Mapping[str, Scalar]

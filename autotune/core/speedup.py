@@ -18,8 +18,9 @@ from autotune.core.noise import Noise, noise_of
 from autotune.core.objective import compared_at, yardstick
 from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Pass, Record
+from autotune.core.workload import Level
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on

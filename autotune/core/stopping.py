@@ -23,8 +23,9 @@ from autotune.core.objective import yardstick
 from autotune.core.parity import fair
 from autotune.core.speedup import broken
 from autotune.core.statistics import Estimate
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Launch, Measurement, Pass, Record
+from autotune.core.workload import Level
 
 ERROR = 0.05
 """How often a K, or a candidate, that is as good as the best may be stopped all the same."""

@@ -7,7 +7,7 @@ short replies are never called loops. JSON is what Python's parser takes, whatev
 import json
 from collections.abc import Mapping, Sequence
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 MIN_UNITS = 16
 """Shorter replies may well repeat a word or two."""

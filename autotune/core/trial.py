@@ -12,9 +12,10 @@ from typing import Literal
 
 from autotune.core.acceptance import SpecCounters
 from autotune.core.host import HostLoad
+from autotune.core.jsontype import JSON
 from autotune.core.latency import Latencies, RequestTimes, pooled_latencies
 from autotune.core.steps import StepStats
-from autotune.core.study import JSON, Candidate
+from autotune.core.study import Candidate
 
 BASELINE = "baseline"
 

@@ -14,14 +14,16 @@ from autotune.core.causes import retried
 from autotune.core.drift import drifts
 from autotune.core.estimate import WARM_UP_S, boot_s
 from autotune.core.evidence import Finalist, evidence
+from autotune.core.jsontype import JSON
 from autotune.core.noise import noise_of
 from autotune.core.parity import remarks, ruled_out
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.speedup import curves, violations
 from autotune.core.statistics import Interval
-from autotune.core.study import JSON, MIN_BLOCKS, Candidate, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, TRIES, Failure, Launch, Record, Stage
 from autotune.core.verdict import Verdict, judge
+from autotune.core.workload import MIN_BLOCKS
 
 
 class State(StrEnum):

@@ -16,8 +16,9 @@ from autotune.core.noise import LaunchEffect
 from autotune.core.objective import compared_at
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
-from autotune.core.study import Sampling, Slo, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.verdict import Verdict
+from autotune.core.workload import Sampling, Slo
 
 OPENING = {
     Verdict.SPECULATE: "Speculate with {}:",

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from autotune import process
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.methods import METHODS
 from autotune.core.redaction import shown
-from autotune.core.study import JSON
 from autotune.core.trial import Cause, EngineFacts
 from autotune.engines import _fields, _logs, _metrics, _signs, _start, _versions, live_k
 from autotune.engines._host import (

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from autotune.core.study import JSON, Objective
+from autotune.core.jsontype import JSON
+from autotune.core.study import Objective
 
 BLOCKS = 8
 """Blocks of prompts at the most, where the document does not say how many there were."""

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 
 import yaml
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 
 def plain(value: object) -> JSON:

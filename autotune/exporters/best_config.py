@@ -12,13 +12,15 @@ from dataclasses import asdict
 
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
+from autotune.core.jsontype import JSON
 from autotune.core.latency import FIGURES, Latencies
 from autotune.core.objective import FIGURES as FIGURES_COMPARED
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
-from autotune.core.study import JSON, Objective, Prompt, StudySpec
+from autotune.core.study import Objective, StudySpec
 from autotune.core.wording import headline
+from autotune.core.workload import Prompt
 from autotune.exporters._figures import figure, interval
 from autotune.exporters._schedule import schedule_section
 from autotune.exporters._yaml import dump, without_nulls

@@ -12,22 +12,10 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from autotune.core.jsontype import JSON
 from autotune.core.statistics import Interval
-from autotune.core.study import (
-    JSON,
-    MIN_BLOCKS,
-    Candidate,
-    Constraint,
-    Level,
-    Objective,
-    Prompt,
-    Sampling,
-    Search,
-    Slo,
-    StudySpec,
-    Target,
-    Workload,
-)
+from autotune.core.study import Candidate, Constraint, Objective, Search, StudySpec, Target
+from autotune.core.workload import MIN_BLOCKS, Level, Prompt, Sampling, Slo, Workload
 from autotune.errors import UserError
 from autotune.exporters._document import BLOCKS, Document
 from autotune.exporters.best_config import SCHEMA_VERSION, prompts_sha256

@@ -6,8 +6,9 @@ with the static K stays the recommendation.
 
 from collections.abc import Mapping
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import Recommendation
-from autotune.core.study import JSON, StudySpec
+from autotune.core.study import StudySpec
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.ports import Exporter
 

@@ -8,9 +8,10 @@ evidence and no credentials.
 
 from collections.abc import Mapping, Sequence
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import Recommendation
 from autotune.core.redaction import is_secret
-from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.exporters._yaml import dump, without_nulls
 from autotune.ports import Exporter
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._transcript import said
 from autotune.ports import Request

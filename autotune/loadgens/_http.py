@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.loadgens._framing import MalformedReplyError, Reply
 
 HEALTH = "/health"

@@ -6,7 +6,8 @@ Law: the workload's parameters cannot override what is measured.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autotune.core.study import JSON, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Workload
 from autotune.loadgens._conversation import Conversation
 from autotune.loadgens._http import Address
 from autotune.ports import Request, Server

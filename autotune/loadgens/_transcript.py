@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from autotune.core.study import Prompt
 from autotune.core.texts import asks_for_json
+from autotune.core.workload import Prompt
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._sse import events
 from autotune.ports import RequestSample

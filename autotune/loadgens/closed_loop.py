@@ -11,7 +11,7 @@ import time
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 
-from autotune.core.study import Workload
+from autotune.core.workload import Workload
 from autotune.loadgens._conversation import STALLED, Conversation
 from autotune.loadgens._http import Address, Connection
 from autotune.loadgens._loop import run_pass

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from autotune.core.study import Workload
+from autotune.core.workload import Workload
 from autotune.loadgens._conversation import STALLED, Conversation
 from autotune.loadgens._framing import Reply
 from autotune.loadgens._http import Address, Connection

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.context import context_of
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 INNER = ("thinker_config", "text_config", "llm_config", "transformer_layer_config")
 """Where a config keeps its text part (vllm/transformers_utils/config.py; the last one is that of

@@ -7,7 +7,8 @@ known. What the engine would resolve is resolved here as vLLM 0.32 does it.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate, StudySpec
 from autotune.preflight.checkpoint import Checkpoint, whole
 
 

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from autotune.core.adapters import lora_modules
-from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate, StudySpec
 from autotune.preflight import hub
 from autotune.preflight.checkpoint import Checkpoint
 from autotune.preflight.facts import Device, Facts

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 TIMEOUT_S = 5.0
 _WEIGHTS = re.compile(r"\.(safetensors|bin|pt|pth|gguf)$")

@@ -8,7 +8,8 @@ they alone overflow is refused; everything else is a warning. What a launch real
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autotune.core.study import JSON, Candidate
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate
 from autotune.preflight.checkpoint import Checkpoint, whole
 from autotune.preflight.facts import Facts
 from autotune.preflight.findings import Finding, reject, stop, warn

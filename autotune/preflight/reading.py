@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.preflight import hub
 from autotune.preflight.checkpoint import Checkpoint, Trouble
 from autotune.preflight.vocabulary import read_vocabulary

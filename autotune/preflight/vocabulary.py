@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.preflight.checkpoint import Vocabulary
 
 SPACES = ("\u0120", "\u2581")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.core.counting import counted
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.preflight.checkpoint import Tensor, Trouble
 
 INDEX = "model.safetensors.index.json"

@@ -16,8 +16,9 @@ from autotune.core.objective import FIGURES, compared_at
 from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Recommendation
 from autotune.core.speedup import Point, SpeedupCurve
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.wording import level_words, sampling_words, short_headline
+from autotune.core.workload import Level
 from autotune.reporting._drawing import (
     FAINT,
     INK,

@@ -6,9 +6,10 @@ Rule: facts only; what is not known has no key.
 from collections.abc import Mapping, Sequence
 
 import autotune
+from autotune.core.jsontype import JSON
 from autotune.core.memory_bounds import at_utilization
 from autotune.core.recommendation import Recommendation
-from autotune.core.study import JSON, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, EngineFacts, Record, Stage
 
 

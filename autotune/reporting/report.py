@@ -13,6 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.memory import HEADROOM, Choice
 from autotune.core.objective import FIGURES
 from autotune.core.pareto import tradeoffs
@@ -21,7 +22,7 @@ from autotune.core.proportion import CONFIDENCE
 from autotune.core.recommendation import Basis, Recommendation
 from autotune.core.redaction import shown, withheld
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks
-from autotune.core.study import JSON, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Record
 from autotune.core.wording import conditions, effect_words, headline, queue_words, slo_words
 from autotune.files import write_bytes

@@ -11,12 +11,12 @@ from autotune.core.acceptance import AcceptanceProfile
 from autotune.core.counting import counted
 from autotune.core.evidence import LevelEvidence
 from autotune.core.goodput import Goodput
+from autotune.core.jsontype import JSON
 from autotune.core.latency import ENOUGH_FOR_P99, FIGURES, Latencies
 from autotune.core.memory import Choice
 from autotune.core.objective import FIGURES as FIGURES_COMPARED
 from autotune.core.pareto import Tradeoff
 from autotune.core.recommendation import Recommendation
-from autotune.core.study import JSON
 from autotune.core.trial import Failure, Record
 from autotune.core.wording import level_words
 

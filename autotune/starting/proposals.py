@@ -18,7 +18,7 @@ from autotune.core.families import (
     same_model,
     small_enough,
 )
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 MOST = 3
 """Heads, and draft models, that are not comments: each is a launch or more."""

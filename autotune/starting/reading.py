@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.checkpoint import Checkpoint
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.errors import UserError
 
 _HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")

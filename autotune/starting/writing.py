@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.starting.proposals import Proposal
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -23,8 +23,9 @@ from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import SpeedupCurve, level_points
 from autotune.core.statistics import Interval, mean_of
-from autotune.core.study import Level, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Measurement, Record, Trial
+from autotune.core.workload import Level
 
 LONGEST = 500
 """Older servers refuse longer values; newer ones cut them without a word."""

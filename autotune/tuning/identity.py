@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.adapters import lora_modules
-from autotune.core.study import JSON, StudySpec, Target
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec, Target
 
 EDGE = 1 << 20
 CONFIGS = ("config.json", "adapter_config.json")

@@ -16,8 +16,9 @@ from autotune.core.stages.asking import Asked, asked, contest, purpose
 from autotune.core.stages.points import enough, of_point, of_search
 from autotune.core.stages.survey import LIKELY, Survey, compared
 from autotune.core.stopping import ERROR, State, Stopped, outdone, settle
-from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage
+from autotune.core.workload import MIN_BLOCKS, Level
 from autotune.tuning.events import CandidateBeaten, KStopped, Listener
 
 OVERTIME = 1.5

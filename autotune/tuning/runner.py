@@ -15,7 +15,8 @@ from pathlib import Path
 
 from autotune.core.causes import of_one_k, stops_study
 from autotune.core.counting import counted
-from autotune.core.study import JSON, Level, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec
 from autotune.core.trial import (
     Cause,
     EngineFacts,
@@ -27,6 +28,7 @@ from autotune.core.trial import (
     Record,
 )
 from autotune.core.validity import k_not_in_force
+from autotune.core.workload import Level
 from autotune.errors import LaunchError, StudyStoppedError
 from autotune.ports import (
     Arrivals,

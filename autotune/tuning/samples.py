@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from autotune.core.jsontype import JSON
 from autotune.core.replies import print_of
-from autotune.core.study import JSON
 from autotune.files import write_bytes
 from autotune.ports import RequestSample
 

@@ -11,8 +11,9 @@ from autotune.core.acceptance import SpecCounters
 from autotune.core.counting import counted
 from autotune.core.methods import Method
 from autotune.core.stopping import useless
-from autotune.core.study import Prompt, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import Cause, Launch, Pass
+from autotune.core.workload import Prompt
 from autotune.errors import LaunchError
 from autotune.ports import LoadGenerator, Request, Server
 

@@ -16,8 +16,9 @@ from autotune.core.space import meant_by, with_variants
 from autotune.core.speedup import overall_ratio
 from autotune.core.stages.ranges import universe
 from autotune.core.stages.search import Propose, no_more
-from autotune.core.study import Prompt, StudySpec
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
+from autotune.core.workload import Prompt
 from autotune.errors import StudyStoppedError
 from autotune.tuning.disk import stops_when_full
 from autotune.tuning.identity import identity, served_with

@@ -22,18 +22,9 @@ from autotune.core.noise import noise_of
 from autotune.core.speedup import SpeedupCurve, curves
 from autotune.core.statistics import Estimate, Interval, weighted
 from autotune.core.stopping import State, settle
-from autotune.core.study import (
-    Candidate,
-    Level,
-    Objective,
-    Prompt,
-    Sampling,
-    Search,
-    StudySpec,
-    Target,
-    Workload,
-)
+from autotune.core.study import Candidate, Objective, Search, StudySpec, Target
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 
 LEVELS = (1, 4)
 TOKENS = 33

@@ -4,8 +4,8 @@ from importlib.metadata import version
 
 from bench_child import Meter, Outcome, Task
 
-from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import EngineFacts
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 from autotune.loadgens.closed_loop import ClosedLoop
 from autotune.ports import Counters, LoadResult, Request, Watch
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from calibration import LEVELS, Noise
 
 from autotune.core.noise import Passes, equal_launches, passes_at, passes_beside, scatter
-from autotune.core.study import Level
 from autotune.core.trial import Record
+from autotune.core.workload import Level
 
 SMALLEST_SD = 0.002
 """Deviations below this are not told from none."""

@@ -20,8 +20,9 @@ from autotune.core.plan import next_launch
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.schedule import Range, k_at, ranges_of
 from autotune.core.steps import StepStats
-from autotune.core.study import Candidate, Level, Search, StudySpec
+from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record
+from autotune.core.workload import Level
 from autotune.tuning.rounds import Rounds
 
 KS = tuple(range(1, 9))

@@ -20,8 +20,9 @@ from calibration import make_spec
 from autotune.core.noise import noise_of
 from autotune.core.speedup import curves
 from autotune.core.statistics import Interval
-from autotune.core.study import Candidate, Level, Prompt, StudySpec, Target
+from autotune.core.study import Candidate, StudySpec, Target
 from autotune.core.trial import Launch, Record, Stage
+from autotune.core.workload import Level, Prompt
 from autotune.ports import Engine, LoadGenerator, find, names
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch

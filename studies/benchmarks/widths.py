@@ -25,8 +25,8 @@ from autotune.core.comparison import compare
 from autotune.core.noise import Noise as StudyNoise
 from autotune.core.noise import noise_of
 from autotune.core.proportion import CONFIDENCE
-from autotune.core.study import Level
 from autotune.core.trial import Measurement, Pass, Record
+from autotune.core.workload import Level
 
 DRAWS = 400
 Floats = npt.NDArray[np.float64]

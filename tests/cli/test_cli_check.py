@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from autotune.cli.app import app
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from tests.cli.test_cli_light import HEAVY, imported
 from tests.flow.study import Desk, candidates, desk, draft
 from tests.preflight.folders import write_model

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from autotune.cli import showing
 from autotune.cli.progress import level_figure, screen
-from autotune.core.study import Slo
 from autotune.core.trial import Launch, Measurement, Stage
+from autotune.core.workload import Slo
 from autotune.tuning.events import LaunchEnded, LaunchStarted, PassDone
 from autotune.tuning.ledger import Ledger
 from autotune.tuning.paths import StudyPaths

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotune.config.tokens import CHILD, Messages, ToCount, count_tokens
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 TEMPLATES = {
     "special": "{{ bos_token }} {{ messages[0]['content'] }} {{ eos_token is defined }}",

@@ -16,7 +16,9 @@ from autotune.config.tokens import (
     context_length,
     count_tokens,
 )
-from autotune.core.study import JSON, Prompt, Target
+from autotune.core.jsontype import JSON
+from autotune.core.study import Target
+from autotune.core.workload import Prompt
 from autotune.errors import CandidatesFileError
 from autotune.tuning.tuner import fingerprint
 

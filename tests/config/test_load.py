@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotune.config import LoadedFile, Tracking, load
-from autotune.core.study import Constraint, Level, Slo
+from autotune.core.study import Constraint
+from autotune.core.workload import Level, Slo
 from autotune.errors import CandidatesFileError
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.config.prompts import Prompts, read_prompts
 from autotune.config.prompts.formats import FORMATS
-from autotune.core.study import Prompt
+from autotune.core.workload import Prompt
 
 COUNT = 30
 """Enough that both splits get some."""

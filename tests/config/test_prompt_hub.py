@@ -10,7 +10,7 @@ import pytest
 
 from autotune.config.prompts import HubDataset, Prompts, read_hub
 from autotune.config.prompts.hub import Load
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 SOURCE = HubDataset(name="org/name", subset="en", split="test")
 

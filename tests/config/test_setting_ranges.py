@@ -7,7 +7,8 @@ import pytest
 
 from autotune.config import load
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange
-from autotune.core.study import JSON, Candidate
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate
 from autotune.errors import CandidatesFileError, Fault
 from tests.config.conftest import PROMPTS
 

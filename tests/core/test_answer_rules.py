@@ -8,8 +8,9 @@ from autotune.core.finalists import finalists
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import recommend
 from autotune.core.stages.points import live_possible
-from autotune.core.study import Candidate, Constraint, Objective, Workload
+from autotune.core.study import Candidate, Constraint, Objective
 from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
+from autotune.core.workload import Workload
 from tests.builders import make_record, make_spec, make_workload
 from tests.builders_study import make_study_records
 

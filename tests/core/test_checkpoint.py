@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.core.checkpoint import Checkpoint
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 
 def of(**config: JSON) -> Checkpoint:

@@ -11,8 +11,8 @@ from autotune.core.arms import arms
 from autotune.core.comparison import PLAIN, compare, comparer
 from autotune.core.noise import LaunchEffect, Noise, PassEffect
 from autotune.core.statistics import Estimate
-from autotune.core.study import Level
 from autotune.core.trial import BASELINE, Measurement, Pass, Record
+from autotune.core.workload import Level
 from tests.builders import make_record
 
 EAGLE = ("eagle", 2)

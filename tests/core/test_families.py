@@ -13,8 +13,8 @@ from autotune.core.families import (
     same_model,
     small_enough,
 )
+from autotune.core.jsontype import JSON
 from autotune.core.methods import METHODS
-from autotune.core.study import JSON
 
 
 def test_the_tables_name_repositories_and_methods() -> None:

@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 from autotune.core.goodput import good, goodput
 from autotune.core.latency import RequestTimes
 from autotune.core.proportion import wilson
-from autotune.core.study import Slo
 from autotune.core.trial import Pass
+from autotune.core.workload import Slo
 from tests.builders import make_pass
 
 TIMES = RequestTimes(

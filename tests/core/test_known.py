@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.known import other_sampling, warnings
-from autotune.core.study import Sampling, Target
+from autotune.core.study import Target
+from autotune.core.workload import Sampling
 from tests.builders import make_workload
 
 TARGET = Target(model="/models/t", engine_args={"dtype": "bfloat16"})

@@ -13,9 +13,10 @@ from autotune.core.comparison import PLAIN, comparer
 from autotune.core.noise import noise_of
 from autotune.core.objective import FIGURES, SPEED, Yardstick, compared_at, typical, yardstick
 from autotune.core.recommendation import recommend
-from autotune.core.study import METRICS, Objective, Slo, StudySpec
+from autotune.core.study import METRICS, Objective, StudySpec
 from autotune.core.trial import Pass
 from autotune.core.wording import headline, over_levels
+from autotune.core.workload import Slo
 from tests.builders import make_pass, make_spec, make_workload
 from tests.builders_study import make_open_spec, make_study_records
 

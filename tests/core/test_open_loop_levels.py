@@ -8,9 +8,9 @@ import pytest
 from autotune.core.noise import noise_of
 from autotune.core.recommendation import recommend
 from autotune.core.speedup import SpeedupCurve, curves
-from autotune.core.study import Level, Slo
 from autotune.core.trial import Record
 from autotune.core.wording import headline, level_words, over_levels, short_headline, slo_words
+from autotune.core.workload import Level, Slo
 from tests.builders import make_pass, make_record, make_spec, make_workload
 from tests.builders_study import at_rate, make_open_records, make_open_spec
 

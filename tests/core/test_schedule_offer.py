@@ -10,8 +10,9 @@ from autotune.core.plan import next_launch, pending
 from autotune.core.recommendation import recommend
 from autotune.core.schedule import SCHEDULE_DISABLED
 from autotune.core.schedule_offer import ScheduleAnswer, answer_of, proposed
-from autotune.core.study import Constraint, Level, Objective, StudySpec
+from autotune.core.study import Constraint, Objective, StudySpec
 from autotune.core.trial import BASELINE, TRIES, Cause, Failure, Measurement, Pass, Record, Stage
+from autotune.core.workload import Level
 from tests.builders import GMU, make_failure, make_record
 from tests.builders_schedule import (
     IGNORED,

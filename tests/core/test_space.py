@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange, start
+from autotune.core.jsontype import JSON
 from autotune.core.space import (
     default_variant,
     farthest,
@@ -20,7 +21,7 @@ from autotune.core.space import (
     variant,
     with_variants,
 )
-from autotune.core.study import JSON, Candidate, StudySpec, Target
+from autotune.core.study import Candidate, StudySpec, Target
 from autotune.core.trial import Record, Stage, Trial
 from tests.builders import make_record, make_spec
 

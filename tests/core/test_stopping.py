@@ -20,8 +20,9 @@ from autotune.core.stopping import (
     settle,
     useless,
 )
-from autotune.core.study import Constraint, Level, Objective
+from autotune.core.study import Constraint, Objective
 from autotune.core.trial import Launch, Pass, Record, Stage
+from autotune.core.workload import Level
 from tests.builders import GMU, make_pass, make_record, make_spec, make_workload
 
 LEVEL = Level(concurrency=1)

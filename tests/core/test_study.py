@@ -2,7 +2,8 @@
 
 import pytest
 
-from autotune.core.study import JSON, Target
+from autotune.core.jsontype import JSON
+from autotune.core.study import Target
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.study import JSON, Constraint, Objective, Search, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import Constraint, Objective, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Measurement, Record, Stage
 from autotune.core.verification import (
     Change,

@@ -4,8 +4,8 @@ import pytest
 
 from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import Recommendation, recommend
-from autotune.core.study import Sampling
 from autotune.core.wording import effect_words, headline, sampling_words, short_headline
+from autotune.core.workload import Sampling
 from tests.builders import make_spec, make_workload
 from tests.builders_study import make_study_records
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import Cause
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 from autotune.errors import LaunchError
 from autotune.ports import Engine, LoadGenerator, Request, Server, find
 from tests.engines.orders import order, world_env

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import Recommendation, recommend
 from autotune.core.statistics import Interval
-from autotune.core.study import JSON, Target
+from autotune.core.study import Target
 from autotune.exporters.best_config import PLUGIN, prompts_sha256, unverified
 from autotune.exporters.vllm_yaml import PLUGIN as VLLM_YAML
 from tests.builders import make_prompts, make_record, make_spec

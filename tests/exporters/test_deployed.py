@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import recommend
-from autotune.core.study import JSON, Constraint, Level, Objective, Slo, StudySpec
+from autotune.core.study import Constraint, Objective, StudySpec
 from autotune.core.verification import changes
+from autotune.core.workload import Level, Slo
 from autotune.errors import UserError
 from autotune.exporters.best_config import PLUGIN, prompts_sha256
 from autotune.exporters.deployed import Deployed, read_deployed

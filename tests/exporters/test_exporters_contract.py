@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import recommend
-from autotune.core.study import JSON
 from autotune.ports import Exporter, find, names
 from tests.builders import make_spec
 from tests.builders_schedule import SPEC as SCHEDULED

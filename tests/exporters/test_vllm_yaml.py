@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import recommend
-from autotune.core.study import JSON, Candidate, Target
+from autotune.core.study import Candidate, Target
 from autotune.exporters.vllm_yaml import PLUGIN, render_engine_args
 from tests.builders import GMU, make_spec
 from tests.builders_study import make_study_records

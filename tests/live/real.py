@@ -12,7 +12,8 @@ import pytest
 
 from autotune.config import load
 from autotune.core.acceptance import SpecCounters
-from autotune.core.study import JSON, Candidate, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate, StudySpec
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.ports import Engine, LoadGenerator, LoadResult, Request, ServeOrder, Server, find
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.capacity import Source, capacities
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.core.trial import BASELINE, EngineFacts
 from tests.builders import make_record
 from tests.live.real import MEMORY, NEEDS, one_pass, serving_at

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from autotune.core.study import JSON, Prompt, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt, Workload
 from autotune.ports import Arrivals, LoadGenerator, LoadResult, Request, Server, find
 from tests.live.real import NEEDS, demo, draft, serving
 

@@ -26,9 +26,10 @@ from bench_child import Task
 from child_autotune import PaceServer
 from pace_server import MODEL
 
+from autotune.core.jsontype import JSON
 from autotune.core.latency import pooled_latencies, request_times
 from autotune.core.statistics import mean_of
-from autotune.core.study import JSON, Prompt
+from autotune.core.workload import Prompt
 from autotune.ports import LoadGenerator, Request, Server, find
 from tests.live.real import MODELS, NEEDS, ROOT, demo, serving
 

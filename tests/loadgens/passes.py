@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from autotune.core.study import Level, Prompt, Sampling, Workload
 from autotune.core.trial import EngineFacts
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 from autotune.loadgens.closed_loop import ClosedLoop
 from autotune.ports import Counters, LoadResult, Request, Watch
 from tests.loadgens.stub import Script, Seen, Step

@@ -6,7 +6,8 @@ The stub's third reply is one of three tokens, and so on: replies are told apart
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autotune.core.study import JSON, Prompt, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt, Workload
 from autotune.loadgens.closed_loop import ClosedLoop
 from autotune.ports import LoadResult, Request
 from tests.loadgens.passes import WORKLOAD, StubServer, errors

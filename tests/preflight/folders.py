@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.core.study import JSON, Candidate, Search, StudySpec, Target
+from autotune.core.jsontype import JSON
+from autotune.core.study import Candidate, Search, StudySpec, Target
 from autotune.preflight import Device, Facts, Finding, findings
 from autotune.preflight.checkpoint import Checkpoint, Tensor, Vocabulary
 from tests.builders import make_spec

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from autotune.core.study import JSON, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec
 from autotune.preflight import Severity
 from autotune.preflight.checkpoint import Checkpoint
 from tests.preflight.folders import CPU, GPU, candidate, facts, layers, model, only, said, study

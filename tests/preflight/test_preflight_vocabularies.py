@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.preflight import Severity
 from autotune.preflight.checkpoint import Vocabulary
 from autotune.preflight.vocabulary import compare, read_vocabulary

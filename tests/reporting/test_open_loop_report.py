@@ -10,7 +10,7 @@ from rich.console import Console
 
 from autotune.cli.results import announce
 from autotune.core.recommendation import Recommendation, recommend
-from autotune.core.study import Slo
+from autotune.core.workload import Slo
 from autotune.exporters.best_config import PLUGIN
 from autotune.reporting.curves import curves_table
 from autotune.reporting.figures import curves_figure

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from autotune.core.acceptance import SpecCounters
+from autotune.core.jsontype import JSON
 from autotune.core.recommendation import recommend
 from autotune.core.replies import Reply
 from autotune.core.replychecks import NO_CHECKS, ReplyChecks, check_replies
-from autotune.core.study import JSON, Target
+from autotune.core.study import Target
 from autotune.core.trial import BASELINE, Record, Stage
 from autotune.core.wording import headline
 from autotune.reporting.report import render_report, write_report

@@ -1,7 +1,7 @@
 """Which ways to draft are proposed for a target, and which of them as comments."""
 
 from autotune.core.checkpoint import Checkpoint
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.starting import Proposal, propose
 
 QWEN: dict[str, JSON] = {

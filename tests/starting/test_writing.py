@@ -1,7 +1,7 @@
 """Every text that is written into the file comes back as it was."""
 
 from autotune.config.yamlfile import read_yaml
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 from autotune.starting.writing import scalar
 
 

@@ -9,8 +9,8 @@ from autotune.core.diagnosis import explain
 from autotune.core.noise import LaunchEffect
 from autotune.core.recommendation import recommend
 from autotune.core.replychecks import NO_CHECKS, check_replies
-from autotune.core.study import Slo
 from autotune.core.trial import Record, Stage
+from autotune.core.workload import Slo
 from autotune.trackers._facts import (
     Value,
     cut,

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autotune.core.acceptance import SpecCounters
-from autotune.core.study import JSON, StudySpec, Workload
+from autotune.core.jsontype import JSON
+from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Cause, EngineFacts, Launch, Record, Stage
+from autotune.core.workload import Workload
 from autotune.errors import LaunchError
 from autotune.ports import (
     Arrivals,

@@ -5,18 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.core.study import (
-    Candidate,
-    Level,
-    Objective,
-    Prompt,
-    Sampling,
-    Search,
-    StudySpec,
-    Target,
-    Workload,
-)
+from autotune.core.study import Candidate, Objective, Search, StudySpec, Target
 from autotune.core.trial import Launch, Pass, Record, Stage
+from autotune.core.workload import Level, Prompt, Sampling, Workload
 from autotune.ports import find, names
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange
+from autotune.core.jsontype import JSON
 from autotune.core.schedule import ranges_of
 from autotune.core.space import variant
-from autotune.core.study import JSON, Candidate, Constraint, Objective
+from autotune.core.study import Candidate, Constraint, Objective
 from autotune.core.trial import Cause, Failure, Record, Stage
 from autotune.errors import UserError
 from autotune.tuning.ledger import OBJECTIVE, Ledger, read_records, record_id

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autotune.core.replies import Reply
-from autotune.core.study import Workload
 from autotune.core.textcheck import compare_texts
 from autotune.core.trial import Measurement, Record
+from autotune.core.workload import Workload
 from autotune.ports import Arrivals, LoadResult, Request, Server
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.replies import replies_of, reply_key

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from autotune.core.plan import next_launch
 from autotune.core.recommendation import Basis, Recommendation, recommend
-from autotune.core.study import Level, Search, StudySpec
+from autotune.core.study import Search, StudySpec
 from autotune.core.trial import Launch, Measurement, Pass, Record
 from autotune.core.verdict import Verdict
+from autotune.core.workload import Level
 from autotune.tuning.rounds import Rounds
 from autotune.tuning.tuner import usable
 from tests.builders import GMU, make_pass, make_spec, make_workload

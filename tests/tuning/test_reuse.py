@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from autotune.core.axes import IntRange
+from autotune.core.jsontype import JSON
 from autotune.core.plan import next_launch
-from autotune.core.study import JSON, Candidate, Search, Slo, StudySpec, Target
+from autotune.core.study import Candidate, Search, StudySpec, Target
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
+from autotune.core.workload import Slo
 from autotune.errors import UserError
 from autotune.tuning.identity import identity, served_with
 from autotune.tuning.ledger import Ledger, read_records, record_id

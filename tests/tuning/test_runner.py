@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from autotune.core.host import HostLoad
-from autotune.core.study import JSON, Objective, Search, StudySpec
+from autotune.core.jsontype import JSON
+from autotune.core.study import Objective, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record
 from autotune.ports import Surroundings
 from autotune.tuning import rounds, runner, samples

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.study import JSON, Level
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Level
 from autotune.tuning import samples
 from autotune.tuning.paths import StudyPaths
 from tests.tuning.simulated import SYSTEM, conversations, live_passes, study

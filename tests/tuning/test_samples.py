@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from autotune.core.jsontype import JSON
 from autotune.core.replies import print_of
-from autotune.core.study import JSON
 from autotune.ports import RequestSample
 from autotune.tuning.samples import LINES, PARQUET, SampleWriter, compact, read, rows
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from autotune.config.response_format import checked_response_format
 from autotune.config.values import shown
 from autotune.config.vllm_fields import REFUSED_SAMPLING, REQUEST_FIELDS
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 Message = Mapping[str, JSON]
 _PER_PROMPT = ("messages", "response_format")

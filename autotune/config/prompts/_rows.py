@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 _SPACE = " \t\r\n"
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from autotune.config.prompts import openai, sharegpt, spec_bench, text, vllm_custom
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 TEXT = "text"
 DEFAULT = "openai"

@@ -18,7 +18,7 @@ from typing import Any
 from autotune.config.prompts._rows import Row
 from autotune.config.prompts.formats import FORMATS, format_of
 from autotune.config.prompts.reading import Collected, Prompts
-from autotune.core.study import JSON
+from autotune.core.jsontype import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

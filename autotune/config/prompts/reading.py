@@ -14,7 +14,8 @@ from autotune.config.prompts._rows import Row, json_rows, text_rows
 from autotune.config.prompts.formats import DEFAULT, FORMATS, TEXT, Format, format_of
 from autotune.config.values import shown
 from autotune.core.counting import counted
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 SPLITS = ("search", "confirmation")
 _SEARCH_SHARE = 0.6

@@ -6,7 +6,8 @@ of fewer than two turns is passed over; so is one in which no human says anythin
 
 from autotune.config.prompts._row import id_of, mapping, user
 from autotune.config.values import shown
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 _HUMAN = ("human", "user")
 _TURNS = 2

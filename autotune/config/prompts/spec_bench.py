@@ -5,7 +5,8 @@ Rule: every turn is asked; a later one after the reply to the one before, in the
 
 from autotune.config.prompts._row import id_of, mapping, text_of, user, words
 from autotune.config.values import shown
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 
 def prompt(row: JSON) -> Prompt:

@@ -4,7 +4,8 @@ Rule: a line is one message of the user, as it stands; empty lines are none.
 """
 
 from autotune.config.prompts._row import id_of, user, words
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 
 def prompt(row: JSON) -> Prompt:

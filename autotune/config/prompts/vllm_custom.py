@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from autotune.config.prompts._row import id_of, own_row, response_format_of, text_of, user, words
 from autotune.config.values import shown
-from autotune.core.study import JSON, Prompt
+from autotune.core.jsontype import JSON
+from autotune.core.workload import Prompt
 
 
 def prompt(row: JSON) -> Prompt:

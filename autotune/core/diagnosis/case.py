@@ -17,8 +17,9 @@ from autotune.core.parity import fair
 from autotune.core.recommendation import Recommendation
 from autotune.core.replychecks import ReplyChecks
 from autotune.core.speedup import Point, SpeedupCurve
-from autotune.core.study import Candidate, Level, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import BASELINE, Failure, Pass, Record
+from autotune.core.workload import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

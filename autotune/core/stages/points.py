@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from autotune.core.causes import ends_candidate as of_candidate
 from autotune.core.causes import retried
-from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import (
     TRIES,
     Cause,
@@ -17,6 +17,7 @@ from autotune.core.trial import (
     Record,
     Stage,
 )
+from autotune.core.workload import MIN_BLOCKS, Level
 
 
 def of_search(records: Sequence[Record]) -> list[Record]:

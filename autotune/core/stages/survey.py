@@ -20,8 +20,9 @@ from autotune.core.parity import fair
 from autotune.core.stages.points import enough, given_up, of_point, of_search, stopped
 from autotune.core.stages.ranges import DOUBLINGS, WINDOW, around, coarse, doubled, universe
 from autotune.core.stopping import Contest, allowed, champion, is_below, outdone
-from autotune.core.study import MIN_BLOCKS, Candidate, Level, StudySpec
+from autotune.core.study import Candidate, StudySpec
 from autotune.core.trial import TRIES, Record
+from autotune.core.workload import MIN_BLOCKS, Level
 
 LIKELY = 0.5
 """Error of what is called beaten between launches, where a start has to be worth its while: what is

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 
 from autotune.core.counting import counted
+from autotune.core.jsontype import JSON
 from autotune.core.methods import Method, Signs
-from autotune.core.study import JSON, Candidate
+from autotune.core.study import Candidate
 from autotune.preflight.checkpoint import Checkpoint, whole
 from autotune.preflight.facts import Facts
 from autotune.preflight.findings import Finding, reject, warn

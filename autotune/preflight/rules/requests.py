@@ -6,8 +6,9 @@ refused when the file is read; here is what other files bring in.
 
 from collections.abc import Iterator
 
+from autotune.core.jsontype import JSON
 from autotune.core.methods import Runner
-from autotune.core.study import JSON, Candidate
+from autotune.core.study import Candidate
 from autotune.preflight.checkpoint import whole
 from autotune.preflight.facts import Facts
 from autotune.preflight.findings import Finding, reject, stop, warn
