@@ -1,6 +1,6 @@
 """Everything that goes wrong, in one study on a real vLLM: it ends with the pick of the others.
 
-About ten minutes: two whole studies, and every fault is a start of the engine.
+Twenty minutes or so: two whole studies, and every fault is a start of the engine.
 """
 
 import json
@@ -18,10 +18,10 @@ from autotune.core.trial import Cause
 from tests.live.desk import NGRAM, Desk, Ended, desk, draft, ended, study
 from tests.live.real import MEMORY, MODELS, NEEDS, untrained
 
-pytestmark = [*NEEDS, pytest.mark.long]
+pytestmark = [*NEEDS, pytest.mark.long, pytest.mark.timeout(3600)]
 
 TOO_SMALL, TOO_LARGE = 0.01, (0.998, 0.999)
-SEARCH = {"num_speculative_tokens": [1, 3], "max_blocks": 3}
+SEARCH = {"num_speculative_tokens": [1, 3], "max_blocks": 3, "budget": "50m"}
 TOLD = {
     "vocabulary": Cause.VOCABULARY_MISMATCH,
     "weights": Cause.MISSING_WEIGHTS,
