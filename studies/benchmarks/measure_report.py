@@ -129,34 +129,34 @@ def _coverage(designs: Mapping[str, Any]) -> str:
 
 
 def _coverage_verdict(result: Mapping[str, Any]) -> str:
-    equal = {
-        n: d
-        for n, d in result["coverage"].items()
-        if n.startswith(("A/A", "two K")) and n.endswith("quiet machine")
-    }
-    beside = [
-        d["covered"][level]
-        for n, d in result["coverage"].items()
-        if n.startswith("two K") and n.endswith("restless machine")
-        for level in USED
-    ]
-    restless = {n: d for n, d in result["coverage"].items() if n.startswith("A/A of")}
-    worst = [d["covered"][level] for d in restless.values() for level in USED]
-    shares = [d["covered"][level] for d in equal.values() for level in USED]
-    met = "met" if all(COVERS[0] <= share <= COVERS[1] for share in shares) else "NOT met"
+    def shares(kind: str, machine: str) -> list[float]:
+        found = [
+            d["covered"]
+            for n, d in result["coverage"].items()
+            if n.startswith(kind) and n.endswith(machine)
+        ]
+        return [covered[level] for covered in found for level in USED]
+
+    equal, worst = shares("A/A", "quiet machine"), shares("A/A", "restless machine")
+    beside = shares("two K", "quiet machine"), shares("two K", "restless machine")
+    met = "met" if all(COVERS[0] <= share <= COVERS[1] for share in equal) else "NOT met"
     stops, smoke = result["false_stops"], result["smoke"]
     stopped = "met" if stops["share"] <= FALSE_STOPS else "NOT met"
     return "\n".join(
         [
             (
                 f"- Goal: the 95 % intervals of A/A pairs cover 1 in {COVERS[0]:.0%} to "
-                f"{COVERS[1]:.0%}; {met} with the noise of the quiet machine: {min(shares):.1%} to "
-                f"{max(shares):.1%}."
+                f"{COVERS[1]:.0%}; {met} with the noise of the quiet machine: {min(equal):.1%} to "
+                f"{max(equal):.1%}."
             ),
             (
                 f"- On the restless one, whose launches differ far more than the prior says, they "
                 f"cover it in {min(worst):.1%} to {max(worst):.1%}: there only more launches help."
-                f" Two K of one launch of it: {min(beside):.1%} to {max(beside):.1%}."
+            ),
+            (
+                f"- Two equal K of one launch are covered in {min(beside[0]):.1%} to "
+                f"{max(beside[0]):.1%} on the quiet machine, in {min(beside[1]):.1%} to "
+                f"{max(beside[1]):.1%} on the restless one."
             ),
             (
                 f"- Goal: a K within the tolerance of the best is stopped in at most "
