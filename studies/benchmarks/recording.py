@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from bench_rig import bench_rig
 from pydantic import TypeAdapter
 
 from autotune.config import load
@@ -16,9 +17,7 @@ from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Launch, Measurement, Pass, Record, Stage, Trial
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
-from autotune.ports import Engine, LoadGenerator, find, names
-from autotune.tuning.paths import StudyPaths
-from autotune.tuning.runner import Rig, run_launch
+from autotune.tuning.runner import run_launch
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "results" / "records.jsonl"
@@ -80,20 +79,11 @@ def quiet_records() -> list[Record]:
 
 
 def _measured(spec: StudySpec, rounds: int, blocks: int) -> Iterator[Record]:
-    engine: Engine = find("engines", spec.target.engine)
-    generators: dict[str, LoadGenerator] = {n: find("loadgens", n) for n in names("loadgens")}
+    named = replace(spec, name="recording", search=replace(spec.search, max_blocks=blocks))
     with tempfile.TemporaryDirectory() as folder:
-        paths = StudyPaths(root=Path(folder), name="recording")
-        rig = Rig(
-            spec=replace(spec, name="recording", search=replace(spec.search, max_blocks=blocks)),
-            engine=engine,
-            load_generators=generators,
-            paths=paths,
-            fingerprint="",
-            notify=lambda event: None,
-        )
+        rig = bench_rig(named, Path(folder))
         for launch in _launches(spec, rounds, blocks):
-            place = paths.next_launch()
+            place = rig.paths.next_launch()
             text = render_engine_args(
                 spec, launch.candidate, launch.k_max, launch.gpu_memory_utilization
             )

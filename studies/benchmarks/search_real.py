@@ -20,11 +20,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from bench_rig import bench_rig
 from recording import ROOT
 from search_points import KEPT, Point, answers, kept, searched
 
@@ -33,10 +33,9 @@ from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Launch, Record, Stage
 from autotune.exporters.vllm_yaml import render_engine_args
 from autotune.files import write_text
-from autotune.ports import Engine, LoadGenerator, find, names
 from autotune.tuning.journal import launch_of
 from autotune.tuning.paths import StudyPaths
-from autotune.tuning.runner import Rig, run_launch
+from autotune.tuning.runner import run_launch
 
 SPACE = Path(__file__).resolve().parent / "search.yaml"
 PLAIN: Point = (BASELINE, 0)
@@ -108,19 +107,9 @@ def _launch(spec: StudySpec, point: Point, stage: Stage) -> Iterator[Record]:
         max_blocks=spec.search.max_blocks,
         why="one launch a point",
     )
-    engine: Engine = find("engines", spec.target.engine)
-    generators: dict[str, LoadGenerator] = {n: find("loadgens", n) for n in names("loadgens")}
     with tempfile.TemporaryDirectory() as folder:
-        paths = StudyPaths(root=Path(folder), name="grid")
-        rig = Rig(
-            spec=replace(spec, name="grid"),
-            engine=engine,
-            load_generators=generators,
-            paths=paths,
-            fingerprint="",
-            notify=lambda event: None,
-        )
-        place = paths.next_launch()
+        rig = bench_rig(spec, Path(folder))
+        place = rig.paths.next_launch()
         text = render_engine_args(spec, launch.candidate, k, launch.gpu_memory_utilization)
         yield from run_launch(launch, rig, write_text(place / "vllm.yaml", text), place)
 

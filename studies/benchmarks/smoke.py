@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from bench_rig import bench_rig
 from calibration import make_spec
 
 from autotune.core.noise import noise_of
@@ -23,9 +24,7 @@ from autotune.core.statistics import Interval
 from autotune.core.study import Candidate, StudySpec, Target
 from autotune.core.trial import Launch, Record, Stage
 from autotune.core.workload import Level, Prompt
-from autotune.ports import Engine, LoadGenerator, find, names
-from autotune.tuning.paths import StudyPaths
-from autotune.tuning.runner import Rig, run_launch
+from autotune.tuning.runner import run_launch
 
 WORLD = {
     "time_scale": 0.3,
@@ -60,16 +59,7 @@ def _world(file: Path) -> Iterator[None]:
 
 def _pair(root: Path, number: int) -> Interval:
     spec = _spec(number)
-    engine: Engine = find("engines", "simulated")
-    generators: dict[str, LoadGenerator] = {n: find("loadgens", n) for n in names("loadgens")}
-    rig = Rig(
-        spec=spec,
-        engine=engine,
-        load_generators=generators,
-        paths=StudyPaths(root=root, name=spec.name),
-        fingerprint="",
-        notify=lambda event: None,
-    )
+    rig = bench_rig(spec, root)
     records: list[Record] = []
     for launch in _launches(spec):
         place = rig.paths.next_launch()
