@@ -16,8 +16,9 @@ only unbiased one. To take the narrower of the two case by case would pick those
 by chance.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import numpy as np
@@ -62,12 +63,20 @@ class Comparer:
     noise: Noise
     by_steps: Mapping[int, bool]
     yardstick: Yardstick = SPEED
+    known: dict[tuple[Point, Point, int], Comparison | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """What has been asked: a search asks for the same pair many times between two passes."""
 
     def compare(self, one: Point, other: Point, concurrency: int) -> Comparison | None:
         """The comparison of two points; None unless both ran a block in common."""
         if one not in self.found or other not in self.found:
             return None
-        return compare(self.found[one], self.found[other], concurrency, self.noise, self.yardstick)
+        asked = one, other, concurrency
+        if asked not in self.known:
+            arms = self.found[one], self.found[other]
+            self.known[asked] = compare(*arms, concurrency, self.noise, self.yardstick)
+        return self.known[asked]
 
     def estimate(self, one: Point, other: Point, concurrency: int) -> Estimate | None:
         """The estimate in use at this level."""
@@ -97,17 +106,13 @@ def comparer(
     yardstick: Yardstick = SPEED,
 ) -> Comparer:
     """Decide for each level by which estimate it goes: by steps where every point has them."""
-    baseline = found.get(PLAIN)
-    by_steps = {}
-    for level in levels:
-        others = [arm for point, arm in found.items() if baseline and point != PLAIN]
-        pairs = [
-            compare(arm, baseline, level.concurrency, noise, yardstick)
-            for arm in others
-            if baseline
-        ]
-        by_steps[level.concurrency] = all(pair.steps for pair in pairs if pair)
-    return Comparer(found, noise, by_steps, yardstick)
+    told = Comparer(found, noise, by_steps={}, yardstick=yardstick)
+    over_plain = {
+        lv.concurrency: [told.compare(p, PLAIN, lv.concurrency) for p in found if p != PLAIN]
+        for lv in levels
+    }
+    by_steps = {c: all(pair.steps for pair in pairs if pair) for c, pairs in over_plain.items()}
+    return replace(told, by_steps=by_steps)
 
 
 def compare(
@@ -173,10 +178,11 @@ def _timing(
 
 
 def _log_seconds(stats: Sequence[StepStats], tokens: float) -> float:
-    return fmean(np.log(s.seconds_of(tokens)) for s in stats)
+    return fmean(math.log(s.seconds_of(tokens)) for s in stats)
 
 
 def _deviations(stats: Sequence[StepStats], tokens: float) -> Vector:
     """Each reply's deviation, the mean over the launches that sent it."""
-    found: Vector = np.mean([s.deviations(tokens) for s in stats], axis=0, dtype=np.float64)
+    each: Vector = np.array([s.deviations(tokens) for s in stats], dtype=np.float64)
+    found: Vector = each[0] if len(each) == 1 else each.mean(axis=0)
     return found
