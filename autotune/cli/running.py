@@ -72,7 +72,8 @@ def _study(ready: Prepared, file: Path, *, retry_failed: bool) -> int:
         _track(trackers, record, paths)
     forgotten = to_retry(stored, everything=retry_failed)
     records = usable(stored, ready.fingerprint, spec, forgotten)
-    _greet(ready, records, others=len(stored) - len(records) - len(forgotten))
+    others = len(stored) - len(records) - len(forgotten)
+    _greet(ready, records, others=others, judged_anew=ledger.judged_anew)
     records = _measure(ready, ledger, trackers, records, forgotten)
     failed = baseline_failed(in_force(spec, records))
     if failed:
@@ -164,7 +165,7 @@ def end_orphans(paths: StudyPaths) -> None:
         note.unlink()
 
 
-def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
+def _greet(ready: Prepared, records: Sequence[Record], *, others: int, judged_anew: bool) -> None:
     spec = ready.loaded.spec
     console.print(f"study [bold]{spec.name}[/]: {counted(len(spec.candidates), 'candidate')}")
     console.print(f"  engine {spec.target.engine} {_version(ready)}, {ready.probe['device']}")
@@ -173,6 +174,10 @@ def _greet(ready: Prepared, records: Sequence[Record], others: int) -> None:
         console.print(f"  MLflow: {without_password(ready.loaded.tracking.uri)}")
     if records:
         console.print(f"  resumed with {counted(len(records), 'trial')} known already")
+    if records and judged_anew:
+        console.print(
+            "  judged anew: objective, constraints, slo or weights are others than before"
+        )
     failures = sum(isinstance(r.outcome, Failure) for r in records)
     if failures:
         console.print(f"  {failures} of them failed; --retry-failed tries them again")

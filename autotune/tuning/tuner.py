@@ -13,19 +13,20 @@ from pathlib import Path
 from autotune.core.causes import broken_launcher, stops_study
 from autotune.core.plan import next_launch
 from autotune.core.space import meant_by, with_variants
-from autotune.core.speedup import overall_ratio
 from autotune.core.stages.ranges import universe
 from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage, Trial
 from autotune.core.workload import Prompt
 from autotune.errors import StudyStoppedError
+from autotune.tuning.attributes import record_id
 from autotune.tuning.disk import stops_when_full
 from autotune.tuning.identity import identity, served_with
 from autotune.tuning.journal import mark_told, salvage
-from autotune.tuning.ledger import Ledger, record_id
+from autotune.tuning.ledger import Ledger
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import Rig, run_launch
+from autotune.tuning.values import at_rates, value_of
 
 WriteConfig = Callable[[Launch, Path], Path]
 """Writes the `--config` file of a launch; gives its path."""
@@ -111,7 +112,7 @@ def usable(
     name that the present file has for its candidate, or for the variant of one.
     """
     return [
-        _at_rates(named, spec)
+        at_rates(named, spec)
         for r in records
         if r.fingerprint == fingerprint
         and r.trial.gpu_memory_utilization in spec.search.gpu_memory_utilization
@@ -133,13 +134,6 @@ def to_retry(records: Sequence[Record], *, everything: bool) -> frozenset[str]:
     )
 
 
-def _at_rates(record: Record, spec: StudySpec) -> Record:
-    if record.measurement is None:
-        return record
-    rates = {level.concurrency: level.request_rate for level in spec.workload.levels}
-    return replace(record, outcome=record.measurement.at_rates(rates))
-
-
 def _named(spec: StudySpec, record: Record) -> Record | None:
     """The record under the name that the file has for what it measured; None if it has none."""
     if record.trial.candidate == BASELINE:
@@ -156,17 +150,6 @@ def _asked_for(spec: StudySpec, trial: Trial) -> bool:
     candidate = next((c for c in spec.candidates if c.name == trial.family), None)
     k = trial.num_speculative_tokens
     return candidate is None or k == 0 or k in universe(candidate, spec.ks(candidate))
-
-
-def value_of(spec: StudySpec, records: Sequence[Record], record: Record) -> float | None:
-    """The overall speedup of a record's point as known now; None when it has none."""
-    trial = record.trial
-    same = [
-        _at_rates(r, spec)
-        for r in records
-        if r.fingerprint == record.fingerprint and r.trial.stage.prompts == trial.stage.prompts
-    ]
-    return overall_ratio(spec, same, trial.candidate, trial.num_speculative_tokens)
 
 
 def fingerprint(spec: StudySpec, probe: Mapping[str, str]) -> str:

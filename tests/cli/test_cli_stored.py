@@ -216,7 +216,7 @@ def test_a_tracking_server_is_named_without_its_password(
     desk(tmp_path, candidates(tracking={"mlflow": {"uri": "http://me:s3cret@host:5000"}}))
     ready = prepare(tmp_path / "candidates.yaml", None)
     ready.paths.folder.mkdir(parents=True)
-    running._greet(ready, [], others=0)
+    running._greet(ready, [], others=0, judged_anew=False)
     text = capsys.readouterr().out
     assert "MLflow: http://host:5000" in text
     assert "s3cret" not in text

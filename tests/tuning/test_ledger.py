@@ -17,14 +17,23 @@ from autotune.core.axes import Axis, Choices, FloatRange, IntRange
 from autotune.core.jsontype import JSON
 from autotune.core.schedule import ranges_of
 from autotune.core.space import variant
-from autotune.core.study import Candidate, Constraint, Objective
+from autotune.core.study import Candidate, Constraint, Objective, StudySpec
 from autotune.core.trial import Cause, Failure, Record, Stage
+from autotune.core.workload import Level, Slo
 from autotune.errors import UserError
-from autotune.tuning.ledger import OBJECTIVE, Ledger, read_records, record_id
-from tests.builders import make_candidates, make_facts, make_failure, make_record, make_spec
+from autotune.tuning.attributes import record_id
+from autotune.tuning.ledger import OBJECTIVE, Ledger, read_records
+from tests.builders import (
+    make_candidates,
+    make_facts,
+    make_failure,
+    make_record,
+    make_spec,
+    make_workload,
+)
 from tests.builders_schedule import RANGES, confirmed
 from tests.builders_schedule import SPEC as SCHEDULED
-from tests.builders_study import make_study_records
+from tests.builders_study import SPEEDUPS, make_study_records
 
 SPEC = make_spec()
 GROWN = make_spec(candidates=(*make_candidates(), Candidate(name="suffix", method="suffix")))
@@ -184,13 +193,44 @@ def test_killed_while_creating(url: str) -> None:
     assert study.best_value == 1.2
 
 
-def test_another_objective_is_refused(url: str) -> None:
-    """Values of one objective are not mixed with those of another: the user is told."""
+def test_other_weights_judge_what_was_measured_anew(url: str) -> None:
+    """Values of two objectives never stand in one study, and no measurement is lost for it."""
     filled(url)
-    other = make_spec(objective=Objective(metric="tpot"))
-    with pytest.raises(UserError, match=r"'output_throughput'.*'tpot'.*rename the study"):
-        Ledger(url, other)
-    assert len(Ledger(url, SPEC).records()) == len(make_study_records())
+    levels = (Level(concurrency=1, weight=3), Level(concurrency=4))
+    spec = replace(SPEC, workload=replace(SPEC.workload, levels=levels))
+    ledger = Ledger(url, spec)
+    assert ledger.judged_anew
+    assert ledger.records() == make_study_records()
+    assert optuna.get_all_study_names(url) == [f"{SPEC.name}~2"]
+    found = {
+        (t.params["candidate"], t.params["num_speculative_tokens"]): t.value
+        for t in trials_of(url, f"{SPEC.name}~2")
+        if t.params["stage"] == "screen" and t.state is TrialState.COMPLETE
+    }
+    weighted = math.exp((3 * math.log(SPEEDUPS["eagle"][1][2]) + math.log(1.19)) / 4)
+    assert found["eagle", 2] == pytest.approx(weighted, rel=0.01)
+    assert not Ledger(url, spec).judged_anew
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        make_spec(objective=Objective(metric="tpot")),
+        make_spec(objective=Objective(constraints=(Constraint(metric="p99_ttft_ms", upper=300),))),
+        make_spec(workload=replace(make_workload(), slo=Slo(ttft_ms=300))),
+    ],
+    ids=["metric", "constraint", "slo"],
+)
+def test_another_objective_judges_once(url: str, other: StudySpec) -> None:
+    """A failure stays one with its cause; what is not measured for it has no value."""
+    filled(url)
+    assert Ledger(url, other).judged_anew
+    assert not Ledger(url, other).judged_anew
+    assert Ledger(url, other).records() == make_study_records()
+    causes = [t.user_attrs.get("cause") for t in trials_of(url, f"{SPEC.name}~2")]
+    told = [getattr(r.outcome, "cause", None) for r in make_study_records()]
+    assert causes == told
+    assert Ledger(url, SPEC).judged_anew  # and back again
 
 
 def test_studies_share_a_storage(url: str) -> None:
@@ -210,7 +250,7 @@ def test_trials_of_others_are_left_alone(url: str) -> None:
     study.enqueue_trial({"candidate": "eagle"})
     study.ask()
     assert Ledger(url, SPEC).records() == make_study_records()
-    assert study.user_attrs[OBJECTIVE] == "output_throughput"
+    assert study.user_attrs[OBJECTIVE]["metric"] == "output_throughput"
 
 
 def test_a_lock_held_elsewhere_is_waited_for(url: str, tmp_path: Path) -> None:

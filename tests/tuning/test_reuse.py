@@ -13,9 +13,11 @@ from autotune.core.study import Candidate, Search, StudySpec, Target
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.core.workload import Slo
 from autotune.errors import UserError
+from autotune.tuning.attributes import record_id
 from autotune.tuning.identity import identity, served_with
-from autotune.tuning.ledger import Ledger, read_records, record_id
-from autotune.tuning.tuner import fingerprint, to_retry, usable, value_of
+from autotune.tuning.ledger import Ledger, read_records
+from autotune.tuning.tuner import fingerprint, to_retry, usable
+from autotune.tuning.values import value_of
 from tests.builders import GMU, make_record, make_spec
 from tests.builders_schedule import SPEC as SCHEDULED
 from tests.builders_schedule import confirmed

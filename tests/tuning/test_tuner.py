@@ -14,8 +14,9 @@ from autotune.core.study import Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Failure, Record, Stage
 from autotune.core.verdict import Verdict
 from autotune.tuning import runner, tuner
-from autotune.tuning.ledger import record_id
+from autotune.tuning.attributes import record_id
 from autotune.tuning.tuner import fingerprint, recover, tune, usable
+from autotune.tuning.values import value_of
 from tests.builders import GMU, make_spec, make_workload
 from tests.tuning.fakes import FINGERPRINT, Call, World, crash, make_ledger, make_rig, write_config
 
@@ -301,9 +302,9 @@ def test_ledger_values_are_speedups(tmp_path: Path) -> None:
     assert first[0].trial.candidate == BASELINE
     records = [*first, *second]
     assert not any(isinstance(r.outcome, Failure) for r in records)
-    assert tuner.value_of(SPEC, records, first[0]) == pytest.approx(1.0)
+    assert value_of(SPEC, records, first[0]) == pytest.approx(1.0)
     best = next(r for r in second if r.trial.num_speculative_tokens == 2)
-    assert tuner.value_of(SPEC, records, best) == pytest.approx(1.288, rel=0.01)
+    assert value_of(SPEC, records, best) == pytest.approx(1.288, rel=0.01)
     ahead = next_launch(SPEC, records)
     assert ahead
     assert ahead.stage is Stage.SCREEN
