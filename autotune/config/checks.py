@@ -122,17 +122,17 @@ def twin_faults(data: Data, root: Path) -> Iterator[Said]:
     """Candidates of which the engine makes the same."""
     candidates = sound_candidates(data)
     made = {i: c.value(resolved_model(c.model, root)) for i, c in candidates.items()}
-    for i, one in made.items():
-        inside = [
-            j for j, other in made.items() if other.space and values_of(other, one) is not None
-        ]
-        if inside and not one.space:
-            yield ("candidates", i), _inside(one, inside[0], made[inside[0]])
     engines: dict[tuple[object, ...], int] = {}
     for i, candidate in candidates.items():
         first = engines.setdefault(candidate.identity(resolved_model(candidate.model, root)), i)
         if first != i:
             yield ("candidates", i), _twins(first, candidates[first].label, candidate)
+            continue
+        for j, other in made.items():
+            ranged_before = other.space and (j < i or not made[i].space)
+            if j != i and ranged_before and (common := _common(made[i], other)):
+                yield ("candidates", i), _inside(made[i], common, j, other)
+                break
 
 
 def combination_faults(data: Data) -> Iterator[Said]:
@@ -165,7 +165,19 @@ def _refused_together(target: Target, candidate: Candidate) -> Iterator[tuple[st
         yield key, f"{ranges}{rule}"
 
 
-def _inside(one: Candidate, place: int, other: Candidate) -> str:
+def _common(one: Candidate, other: Candidate) -> Candidate | None:
+    """What both would launch: the candidate itself, or one of the values of its ranges."""
+    anywhere = Target(model="")  # what an engine refuses is told of each candidate by itself
+    mine = [variant(one, values) for values in points(anywhere, one)] if one.space else [one]
+    return next((v for v in mine if values_of(other, v) is not None), None)
+
+
+def _inside(one: Candidate, common: Candidate, place: int, other: Candidate) -> str:
+    if one.space:
+        return (
+            f"{common.name!r} is one of the values that candidates[{place}] {other.name!r} "
+            "searches, too: leave it to one of them"
+        )
     return (
         f"{one.name!r} is one of the values that candidates[{place}] {other.name!r} searches: "
         "remove it, every K is measured there"

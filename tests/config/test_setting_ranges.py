@@ -99,6 +99,28 @@ def test_a_candidate_inside_the_range_of_another_is_a_fault(good: str, faults_of
     assert faults_of(good.replace("    method: ngram\n", beside)) == []
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "common"),
+    [
+        ("{low: 2, high: 6}", "{low: 5, high: 9}", "b(prompt_lookup_max=5)"),
+        ("[2, 4]", "[3, 4]", "b(prompt_lookup_max=4)"),
+        ("[2, 4]", "{low: 5, high: 9}", None),
+        ("{low: 2, high: 6, step: 2}", "[3, 5]", None),
+    ],
+)
+def test_ranges_that_overlap_are_a_fault(
+    good: str, faults_of: Faults, first: str, second: str, common: str | None
+) -> None:
+    """The common value would be launched twice."""
+    ranged = f"    method: ngram\n    prompt_lookup_max: {first}\n"
+    other = f"  - {{name: b, method: ngram, prompt_lookup_max: {second}}}\n"
+    faults = faults_of(good.replace("    method: ngram\n", ranged + other))
+    assert [fault.path for fault in faults] == (
+        ["candidates[1].prompt_lookup_max"] if common else []
+    ), faults
+    assert all(f"{common!r} is one of the values that candidates[0]" in f.message for f in faults)
+
+
 def test_equal_ranges_are_twins(good: str, faults_of: Faults) -> None:
     """As equal settings are."""
     twins = "".join(
