@@ -6,9 +6,19 @@ the concurrency in its name; what was not measured has none.
 
 from collections.abc import Mapping
 
-from autotune.core.latency import pooled_latencies
+from autotune.core.latency import Latencies, pooled_latencies
 from autotune.core.study import StudySpec
 from autotune.core.trial import Record
+
+
+def beyond(spec: StudySpec, latencies: Latencies | None, concurrency: int) -> dict[str, float]:
+    """By how much these latencies of one level are above each bound; nothing where unknown."""
+    if latencies is None:
+        return {}
+    return {
+        f"{c.metric}.c{concurrency}": getattr(latencies, c.metric) - c.upper
+        for c in spec.objective.constraints
+    }
 
 
 def excess(spec: StudySpec, record: Record) -> Mapping[str, float]:
@@ -16,10 +26,10 @@ def excess(spec: StudySpec, record: Record) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for level in spec.workload.levels:
         passes = record.measurement.at(level.concurrency) if record.measurement else ()
-        latencies = pooled_latencies(p.times for p in passes)
-        if latencies is None:
-            continue
-        for c in spec.objective.constraints:
-            value: float = getattr(latencies, c.metric)
-            found[f"{c.metric}.c{level.concurrency}"] = value - c.upper
+        found |= beyond(spec, pooled_latencies(p.times for p in passes), level.concurrency)
     return found
+
+
+def infeasibility(excess: Mapping[str, float]) -> float:
+    """How far from feasible: what is above the bounds, in all, as Optuna's samplers add it up."""
+    return sum(max(value, 0.0) for value in excess.values())

@@ -11,7 +11,9 @@ none that the engine would refuse.
 import math
 import warnings
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import optuna
 from optuna.distributions import (
@@ -24,6 +26,7 @@ from optuna.samplers import BaseSampler, GPSampler, QMCSampler, RandomSampler, T
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange, Scalar
+from autotune.core.constraints import beyond, infeasibility
 from autotune.core.noise import noise_of
 from autotune.core.space import (
     Values,
@@ -49,6 +52,15 @@ STARTUP = 2
 QUESTIONS = 8
 """How many answers more than there are known variants a sampler may give, before the untried one
 nearest to its last answer is taken; qmc gives its sequence from the beginning each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What is told of a variant."""
+
+    speedup: float
+    excess: Mapping[str, float]
+    """Milliseconds above each bound; the sampler prefers what keeps them (core/constraints.py)."""
 
 
 def _qmc(seed: int) -> BaseSampler:
@@ -129,28 +141,48 @@ def _study(
     return study
 
 
-def _trial(candidate: Candidate, values: Values, score: float | None) -> FrozenTrial:
+def _trial(candidate: Candidate, values: Values, score: Score | None) -> FrozenTrial:
     """A known variant as a finished trial; one without a speedup has failed."""
     return create_trial(
-        state=TrialState.FAIL if score is None else TrialState.COMPLETE,
-        value=score,
+        state=TrialState.COMPLETE if score else TrialState.FAIL,
+        value=score.speedup if score else None,
         params=dict(values),
         distributions=_distributions(candidate),
+        constraints=dict(score.excess) if score else {},
     )
 
 
-def _scores(spec: StudySpec, records: Sequence[Record]) -> Mapping[str, float]:
-    """The best speedup of every candidate over its K: overall, or where that is not known yet at
-    the primary concurrency."""
+def _scores(spec: StudySpec, records: Sequence[Record]) -> Mapping[str, Score]:
+    """What every candidate is worth at its best K: overall, or where that is not known yet, or
+    every K breaks a constraint, at the primary concurrency."""
     searched = of_search(records)
     found = curves(with_variants(spec, records), searched, noise_of(searched, spec.workload.levels))
+    by_name: dict[str, dict[int | None, SpeedupCurve]] = defaultdict(dict)
+    for curve in found:
+        by_name[curve.candidate][curve.concurrency] = curve
     primary = spec.workload.primary.concurrency
-    at_primary = {c.candidate: _best(c) for c in found if c.concurrency == primary}
-    return at_primary | {c.candidate: _best(c) for c in found if c.concurrency is None}
+    return {
+        name: _best(spec, mine, judged)
+        for name, mine in by_name.items()
+        if (judged := mine.get(None) or mine.get(primary))
+    }
 
 
-def _best(curve: SpeedupCurve) -> float:
-    return max(point.speedup.mean for point in curve.points)
+def _best(spec: StudySpec, mine: Mapping[int | None, SpeedupCurve], judged: SpeedupCurve) -> Score:
+    """Feasibility first, then speed."""
+    scores = [
+        Score(speedup=p.speedup.mean, excess=_excess(spec, mine, p.num_speculative_tokens))
+        for p in judged.points
+    ]
+    return max(scores, key=lambda score: (-infeasibility(score.excess), score.speedup))
+
+
+def _excess(spec: StudySpec, mine: Mapping[int | None, SpeedupCurve], k: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for concurrency, curve in mine.items():
+        if concurrency is not None and k in curve.ks:
+            found |= beyond(spec, curve.at(k).latencies, concurrency)
+    return found
 
 
 def _seed(spec: StudySpec, candidate: Candidate, number: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.axes import Axis, Choices, FloatRange, IntRange
 from autotune.core.space import is_legal, variant
-from autotune.core.study import SAMPLERS, Candidate, Search, StudySpec
+from autotune.core.study import SAMPLERS, Candidate, Constraint, Objective, Search, StudySpec
 from autotune.core.trial import BASELINE, Record, Stage
 from autotune.tuning import search
 from autotune.tuning.search import propose
@@ -115,6 +115,34 @@ def test_the_model_finds_the_better_half() -> None:
     ends = [abs(_values(name)["prompt_lookup_max"] - BEST) for name in names]
     assert min(ends[1:]) <= 1
     assert sum(ends[7:]) / len(ends[7:]) < sum(ends[:7]) / 7
+
+
+def slow_to_begin(record: Record) -> Record:
+    """The longer its window, the later the first token."""
+    assert record.measurement
+    window = record.trial.settings["prompt_lookup_max"]
+    assert isinstance(window, int)
+    passes = tuple(
+        replace(p, times=replace(p.times, ttft_ms=(20.0 * window,) * p.requests))
+        for p in record.measurement.passes
+        if p.times
+    )
+    return replace(record, outcome=replace(record.measurement, passes=passes))
+
+
+def test_what_breaks_a_constraint_is_avoided() -> None:
+    """Windows above 8 are the faster ones, and begin too late."""
+
+    def kept(*constraints: Constraint) -> int:
+        objective = Objective(constraints=constraints)
+        spec = replace(study(WIDE, variants=20), objective=objective)
+        known = [make_record(BASELINE, 0)]
+        while new := propose(spec, known, WIDE):
+            known.append(slow_to_begin(measured(new)))
+        windows = [r.trial.settings["prompt_lookup_max"] for r in known[1:]]
+        return sum(isinstance(window, int) and window <= 8 for window in windows)
+
+    assert kept(Constraint(metric="p99_ttft_ms", upper=160.0)) >= 2 * kept() > 0
 
 
 def test_a_failed_variant_is_known_and_not_proposed_again() -> None:
