@@ -150,18 +150,22 @@ def launches_table(records: Sequence[Record]) -> Table:
 
 
 def failures_table(records: Iterable[Record]) -> Table:
-    """Every failure with its cause and remedy."""
+    """Every failure with its cause and remedy, once for all K that it took along."""
+    ks: dict[tuple[str, str, Failure], list[int]] = {}
+    for r in records:
+        if isinstance(r.outcome, Failure):
+            mine = ks.setdefault((r.launch_id, r.trial.candidate, r.outcome), [])
+            mine.append(r.trial.num_speculative_tokens)
     rows = [
         [
-            r.launch_id,
-            r.trial.candidate,
-            str(r.trial.num_speculative_tokens),
-            r.outcome.cause.value,
-            r.outcome.detail,
-            r.outcome.remedy,
+            launch,
+            name,
+            ", ".join(map(str, mine)),
+            failure.cause.value,
+            failure.detail,
+            failure.remedy,
         ]
-        for r in records
-        if isinstance(r.outcome, Failure)
+        for (launch, name, failure), mine in ks.items()
     ]
     return [["launch", "candidate", "K", "cause", "detail", "remedy"], *rows] if rows else []
 

@@ -194,6 +194,15 @@ def test_a_failure_is_told_with_cause_and_remedy() -> None:
     assert "tried once more with another port" in text
 
 
+def test_a_launch_that_failed_is_one_row() -> None:
+    """Whatever the number of K that it was made for."""
+    failed = [make_record("ngram", k, outcome=make_failure(), launch_id="009") for k in (1, 2, 3)]
+    text = report([*make_study_records(), *failed])
+    assert re.findall(
+        r"^\| 009 \| ngram \| ([^|]+) \| out_of_memory_start", text, re.MULTILINE
+    ) == ["1, 2, 3"]
+
+
 def test_invalid_passes_are_counted_by_cause() -> None:
     """What was left out is said, and why."""
     text = report(make_study_records())
