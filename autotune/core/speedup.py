@@ -20,7 +20,7 @@ from autotune.core.parity import fair
 from autotune.core.statistics import Estimate, Interval, bootstrap, weighted
 from autotune.core.study import StudySpec
 from autotune.core.trial import Pass, Record
-from autotune.core.workload import Level
+from autotune.core.workload import MIN_BLOCKS, Level
 
 TIE_RESOLUTION = 2.0
 """A tie within a launch counts only when its interval is narrower than this many tolerances on
@@ -164,9 +164,10 @@ def _curve(
         resolved = interval.half_width <= TIE_RESOLUTION * spec.objective.tolerance
         return resolved and interval.low <= 1.0 <= interval.high
 
-    knee = find_knee(
-        {p.num_speculative_tokens: p.speedup.mean for p in points}, tied, spec.objective.tolerance
-    )
+    # A K of one lucky block is not the best of a curve whose other K have more.
+    least = min(MIN_BLOCKS, max(p.blocks for p in points))
+    known = {p.num_speculative_tokens: p.speedup.mean for p in points if p.blocks >= least}
+    knee = find_knee(known, tied, spec.objective.tolerance)
     return SpeedupCurve(
         candidate=name,
         concurrency=concurrency,

@@ -74,10 +74,13 @@ class Rounds:
 
     def active(self, concurrency: int) -> tuple[int, ...]:
         """The K measured next at a level, with K = 0 of a live launch beside them."""
-        out = {s.num_speculative_tokens for s in self.stopped if s.concurrency == concurrency}
+        out = self._out(concurrency)
         ks = tuple(k for k in self._asked.get(concurrency, ()) if k not in out)
         beside = any(ks) and 0 in self.launch.num_speculative_tokens
         return (0, *ks) if beside else ks
+
+    def _out(self, concurrency: int) -> set[int]:
+        return {s.num_speculative_tokens for s in self.stopped if s.concurrency == concurrency}
 
     def pruned(self, k: int) -> str | None:
         """Why this K was stopped before its time; None if it was not, or not wherever it ran."""
@@ -183,6 +186,11 @@ class Rounds:
                 for lv in self.spec.workload.levels
                 for k in self.launch.num_speculative_tokens
                 if self._run(lv.concurrency, k) >= set(self._blocks(lv))
+            ),
+            begun=frozenset(
+                (p.concurrency, p.num_speculative_tokens)
+                for p in self.passes
+                if p.num_speculative_tokens not in {0, *self._out(p.concurrency)}
             ),
         )
 

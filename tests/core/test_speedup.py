@@ -189,6 +189,25 @@ def test_knees_of_the_study() -> None:
         assert curve_of(SEARCH, "eagle", concurrency).knee.num_speculative_tokens == 2
 
 
+def test_a_k_of_one_lucky_block_is_not_the_best() -> None:
+    """It is shown with its wide interval; the knee is sought among those with more."""
+    lucky = make_record("eagle", 8, Stage.SCREEN, tput=scaled(2.0), blocks=1, live=True)
+    curve = curve_of([*SEARCH, lucky], "eagle")
+    assert ks_of(curve) == [1, 2, 3, 5, 8]
+    assert curve.knee.best == 2
+    short = [r for r in make_study_records(confirmed=False) if r.trial.candidate == BASELINE]
+    ones = [
+        make_record("eagle", k, Stage.SCREEN, tput=scaled(gain), blocks=1, live=True)
+        for k, gain in {1: 1.1, 2: 1.4}.items()
+    ]
+    assert curve_of([*short, *ones], "eagle").knee.best == 2  # where no K has more
+
+
+def scaled(gain: float) -> dict[int, float]:
+    """So many times as fast as plain decoding, at every level."""
+    return {c: gain * value for c, value in BASE.items()}
+
+
 def test_equal_launches_tell_how_much_launches_differ() -> None:
     """Baselines that differ by a tenth widen every interval; equal ones narrow it."""
 

@@ -12,8 +12,12 @@ from tests.builders import BASE, make_record, make_spec
 EVERY = tuple(range(1, 9))
 
 
-def survey(gains: Mapping[int, float]) -> Survey:
-    """A candidate of K = 1 to 8 with these speedups, the same at every level."""
+PEAK = {1: 1.1, 2: 1.3, 3: 1.2, 4: 1.2, 8: 1.0}
+
+
+def survey(gains: Mapping[int, float], blocks: Mapping[int, int] | None = None) -> Survey:
+    """A candidate of K = 1 to 8 with these speedups, the same at every level; three blocks each
+    unless it says else."""
     candidate = replace(make_spec().candidates[0], num_speculative_tokens=EVERY)
     spec = make_spec(candidates=[candidate])
     records = [make_record(stage=Stage.BASELINE)] + [
@@ -23,6 +27,7 @@ def survey(gains: Mapping[int, float]) -> Survey:
             tput={c: v * gain for c, v in BASE.items()},
             launch_id="001",
             live=True,
+            blocks=(blocks or {}).get(k, 3),
         )
         for k, gain in {0: 1.0, **gains}.items()
     ]
@@ -43,3 +48,12 @@ def test_the_gaps_beside_every_k_as_good_as_the_best_are_measured(
 ) -> None:
     """On a ragged curve the best K may lie beside any of the coarse ones that are level."""
     assert survey(gains).asked == asked
+
+
+@pytest.mark.parametrize(("blocks", "lacking"), [(1, (6,)), (3, ())])
+def test_what_is_begun_gets_enough_blocks(blocks: int, lacking: tuple[int, ...]) -> None:
+    """K = 6 looked worth a block for a while: one is not left to stand for it."""
+    found = survey({**PEAK, 6: 1.6}, {6: blocks})
+    assert 6 not in found.asked
+    assert found.lacking() == {1: (), 4: ()}
+    assert replace(found, begun=frozenset({(1, 6)})).lacking() == {1: lacking, 4: ()}

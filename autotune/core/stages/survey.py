@@ -45,6 +45,10 @@ class Survey:
     """How sure it must be that a K is beaten."""
     exhausted: frozenset[tuple[int, int]] = frozenset()
     """(concurrency, K) that the launch under way can give no more blocks."""
+    begun: frozenset[tuple[int, int]] = frozenset()
+    """(concurrency, K) that it has measured, and not stopped: what looked worth a first block gets
+    enough of them, even if it looks so no more. One block alone says next to nothing, and of many
+    such the luckiest would be taken for the best."""
 
     @property
     def ks(self) -> tuple[int, ...]:
@@ -116,10 +120,14 @@ class Survey:
         return tuple(sorted(k for k in asked if not self._spared(k, level)))
 
     def lacking(self) -> dict[int, tuple[int, ...]]:
-        """By concurrency: the K that are to be measured and are not."""
-        return {
-            lv.concurrency: tuple(k for k in self.grid(lv) if not self.done(k, lv))
+        """By concurrency: the K that are to be measured, or are begun, and are not done."""
+        wanted = {
+            lv: {*self.grid(lv), *(k for c, k in self.begun if c == lv.concurrency)}
             for lv in self.spec.workload.levels
+        }
+        return {
+            lv.concurrency: tuple(sorted(k for k in ks if not self.done(k, lv)))
+            for lv, ks in wanted.items()
         }
 
     def best(self, ks: Sequence[int], levels: Levels) -> int | None:
