@@ -116,7 +116,8 @@ def _launch(spec: StudySpec, point: Point, stage: Stage) -> Iterator[Record]:
 
 def _tuned(budget: str) -> dict[str, Any]:
     """`autotune run` from nothing, as a user would start it."""
-    paths = StudyPaths(root=ROOT, name=load(SPACE).spec.name)
+    loaded = load(SPACE)
+    paths = StudyPaths(root=loaded.root, name=loaded.spec.name)
     shutil.rmtree(paths.folder, ignore_errors=True)
     command = [sys.executable, "-m", "autotune", "run", str(SPACE), "--budget", budget]
     began = time.monotonic()
