@@ -12,11 +12,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import yaml
+
 from autotune.core.trial import BASELINE
 
-KEPT = Path(__file__).resolve().parent / "results" / "search-real.jsonl"
-WEIGHTS: Mapping[str, float] = {"1": 3.0, "4": 1.0}
-"""Of the levels, as search.yaml has them."""
+HERE = Path(__file__).resolve().parent
+SPACE = HERE / "search.yaml"
+KEPT = HERE / "results" / "search-real.jsonl"
+WEIGHTS: Mapping[str, float] = {
+    str(level["level"]): float(level["weight"])
+    for level in yaml.safe_load(SPACE.read_text(encoding="utf-8"))["workload"]["concurrency"]
+}
+"""Of the levels."""
 Point = tuple[str, int]
 PLAIN: Point = (BASELINE, 0)
 Row = Mapping[str, Any]

@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 from bench_rig import bench_rig
 from recording import ROOT
-from search_points import KEPT, Point, answers, kept, searched
+from search_points import KEPT, SPACE, Point, answers, kept, searched
 
 from autotune.config import load
 from autotune.core.study import StudySpec
@@ -37,7 +37,6 @@ from autotune.tuning.journal import launch_of
 from autotune.tuning.paths import StudyPaths
 from autotune.tuning.runner import run_launch
 
-SPACE = Path(__file__).resolve().parent / "search.yaml"
 PLAIN: Point = (BASELINE, 0)
 FINISHED = {0, 3, 4, 6}
 
