@@ -3,7 +3,7 @@
 Rules: the same records give the same launch, so resuming is calling again; every launch carries a
 sentence why; what was measured enough is never measured again; a failure that is not transient is
 never tried again; no point is launched for ever. A budget is shared by what is ahead, and what the
-confirmation needs of it is kept back as soon as there is something to confirm.
+confirmation needs of it is kept back as soon as there is a gain to confirm.
 
 The order is baseline, search (screen and refine), confirm; what each of them wants is said in
 core/stages/.
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
-from autotune.core.finalists import finalists, hopeless
+from autotune.core.finalists import finalists
 from autotune.core.memory_bounds import in_force
 from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
@@ -75,7 +75,8 @@ def _affordable(
     if ahead[0].stage is Stage.BASELINE or ahead[0] in final:
         return list(ahead)
     ranked = finalists(spec, records)
-    if not ranked or hopeless(spec, ranked[0]):
+    # To prove a gain that nobody expects is worth less than to see the others.
+    if not ranked or ranked[0].speedup.mean <= 1 + spec.objective.min_gain:
         return list(ahead)
     if any(r.trial.stage is Stage.CONFIRM for r in records) and final:
         # What was begun is brought to its end; a search in between would leave it without.

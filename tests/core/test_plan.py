@@ -13,7 +13,7 @@ from autotune.core.space import variant
 from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Launch, Record, Stage
 from tests.builders import BASE, GMU, make_failure, make_record, make_spec, make_workload
-from tests.builders_study import make_study_records, tput_of
+from tests.builders_study import make_screen, make_study_records, tput_of
 
 Step = tuple[str, str, tuple[int, ...]]
 
@@ -298,6 +298,15 @@ def test_what_the_confirmation_needs_is_kept_back() -> None:
     assert little
     assert step(little) == CONFIRM[0]
     assert [step(x) for x in pending(spec, known)][:2] == SCREENS[1:], "what is left out is known"
+
+
+def test_without_a_gain_to_confirm_nobody_is_left_unseen() -> None:
+    """That the best so far does not gain is no answer while others were not looked at."""
+    spec, baseline = make_spec(), make_study_records(confirmed=False)[:1]
+    known = [*baseline, *make_screen("eagle", "001", scale=0.77)]  # 0.99x overall
+    launch = next_launch(spec, known, remaining_s=5 * 45.0 + 60.0)
+    assert launch
+    assert step(launch) == SCREENS[1]
 
 
 def test_every_launch_says_why() -> None:
