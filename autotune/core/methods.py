@@ -115,6 +115,13 @@ class Method:
         """Whether deploying it costs memory for a draft; ties go to methods that do not."""
         return self.drafting is not Drafting.LOOKUP
 
+    @property
+    def drafting_rank(self) -> int:
+        """Rank by what it takes to load and run: a lookup 0, a head 1, a model of its own 2."""
+        if not self.has_weights:
+            return 0
+        return 1 if self.head else 2
+
 
 # live_k: suffix_decoding.py and medusa.py (vllm/v1/spec_decode) assert K == K_max, custom_class is
 # never told K, and parallel drafters are trained for one block length.

@@ -70,7 +70,18 @@ def pending(
 def _affordable(
     spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
 ) -> list[Launch]:
-    """Without the search if its next launch would leave too little to confirm the best known."""
+    """Without what there is no time for: schedules first, which are an addition to the answer; then
+    the search, if its next launch would leave too little to confirm the best known."""
+
+    def needed(launches: Sequence[Launch]) -> float:
+        return sum(_start_s(records, launch) + least for launch in launches)
+
+    # Two blocks are what any comparison needs.
+    least = MIN_BLOCKS * len(spec.workload.levels) * pass_s(records)
+    if needed(ahead) > remaining_s:
+        ahead = [launch for launch in ahead if launch.stage is not Stage.SCHEDULE]
+    if not ahead:
+        return []
     final = [launch for launch in ahead if launch.stage.prompts == "confirmation"]
     if ahead[0].stage is Stage.BASELINE or ahead[0] in final:
         return list(ahead)
@@ -81,11 +92,7 @@ def _affordable(
     if any(r.trial.stage is Stage.CONFIRM for r in records) and final:
         # What was begun is brought to its end; a search in between would leave it without.
         return [*final, *(launch for launch in ahead if launch not in final)]
-    # Two blocks are what any comparison needs.
-    least = MIN_BLOCKS * len(spec.workload.levels) * pass_s(records)
-    needed = sum(_start_s(records, launch) + least for launch in final)
-    fits = _start_s(records, ahead[0]) + least + needed <= remaining_s
-    return list(ahead) if fits else final
+    return list(ahead) if needed([ahead[0], *final]) <= remaining_s else final
 
 
 def _start_s(records: Sequence[Record], launch: Launch) -> float:

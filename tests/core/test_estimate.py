@@ -34,7 +34,8 @@ def with_boot(record: Record, seconds: float) -> Record:
 
 def test_starts_are_those_seen_of_the_candidate_else_of_any() -> None:
     """The guess of the first start gives way to real ones, each launch counted once."""
-    eagle, other = ahead([])[1], ahead([])[2]
+    eagle, other = ahead([])[2], ahead([])[3]
+    assert eagle.name == "eagle"
     assert boot_s([], eagle) == FIRST_BOOT_S
     plain = with_boot(make_record(), 20.0)
     head = [with_boot(make_record("eagle", k, launch_id="001"), 50.0) for k in (1, 2)]

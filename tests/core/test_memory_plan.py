@@ -111,8 +111,9 @@ def test_a_baseline_between_too_much_and_too_little_is_found() -> None:
 
 def test_a_k_without_memory_is_tried_with_less() -> None:
     """The live launch for all K failed at its largest: it is made again with less memory."""
-    records = [*searched()[:1], failed(0.9, name="eagle", k=5)]
-    found = launch(records)
+    spec = replace(SPEC, candidates=SPEC.candidates[:1])
+    found = next_launch(spec, [*searched()[:1], failed(0.9, name="eagle", k=5)])
+    assert found
     assert (found.name, found.k_max, found.gpu_memory_utilization) == ("eagle", 5, 0.7)
 
 

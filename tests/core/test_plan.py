@@ -18,7 +18,7 @@ from tests.builders_study import make_screen, make_study_records, tput_of
 Step = tuple[str, str, tuple[int, ...]]
 
 BASELINE_STEP: Step = ("baseline", BASELINE, (0,))
-SCREENS: list[Step] = [("screen", name, (0, 1, 2, 3, 5)) for name in ("eagle", "draft-4l", "ngram")]
+SCREENS: list[Step] = [("screen", name, (0, 1, 2, 3, 5)) for name in ("ngram", "eagle", "draft-4l")]
 CONFIRM: list[Step] = [("confirm", BASELINE, (0,)), ("confirm", "eagle", (2,))]
 
 
@@ -113,7 +113,8 @@ def test_a_new_candidate_is_all_that_is_new() -> None:
 def test_a_new_k_is_all_that_is_new() -> None:
     """A larger range measures the K that are missing, beside the best one known."""
     search = Search(num_speculative_tokens=(1, 2, 3, 5, 8), gpu_memory_utilization=(GMU,))
-    launch = next_launch(make_spec(search=search), make_study_records())
+    spec = make_spec(search=search, candidates=make_spec().candidates[:1])
+    launch = next_launch(spec, make_study_records())
     assert launch
     assert step(launch) == ("screen", "eagle", (0, 2, 8))
 
@@ -153,7 +154,7 @@ def test_a_missing_level_is_measured() -> None:
 @pytest.mark.parametrize("stage", [Stage.BASELINE, Stage.SCREEN, Stage.CONFIRM])
 def test_invalid_blocks_are_tried_once_more(stage: Stage) -> None:
     """A point with a block that stays invalid is launched twice, and not for ever."""
-    spec = make_spec()
+    spec = make_spec(candidates=make_spec().candidates[:1])
     name, k = (BASELINE, 0) if stage is Stage.BASELINE else ("eagle", 2)
     if stage is Stage.CONFIRM:
         good = make_study_records(confirmed=False)
@@ -290,23 +291,37 @@ def test_no_budget_no_bound() -> None:
 def test_what_the_confirmation_needs_is_kept_back() -> None:
     """With a good candidate known, the time for another one is spent on confirming the first."""
     spec, records = make_spec(), make_study_records(confirmed=False)
-    known = [r for r in records if r.trial.candidate in {BASELINE, "eagle"}]
+    known = [r for r in records if r.trial.candidate != "draft-4l"]
     plenty = next_launch(spec, known, remaining_s=3600.0)
     assert plenty
-    assert step(plenty) == SCREENS[1]
+    assert step(plenty) == SCREENS[2]
     little = next_launch(spec, known, remaining_s=5 * 45.0 + 60.0)
     assert little
     assert step(little) == CONFIRM[0]
-    assert [step(x) for x in pending(spec, known)][:2] == SCREENS[1:], "what is left out is known"
+    assert next(step(x) for x in pending(spec, known)) == SCREENS[2], "what is left out is known"
 
 
 def test_without_a_gain_to_confirm_nobody_is_left_unseen() -> None:
     """That the best so far does not gain is no answer while others were not looked at."""
     spec, baseline = make_spec(), make_study_records(confirmed=False)[:1]
     known = [*baseline, *make_screen("eagle", "001", scale=0.77)]  # 0.99x overall
+    spec = replace(spec, candidates=spec.candidates[:2])
     launch = next_launch(spec, known, remaining_s=5 * 45.0 + 60.0)
     assert launch
-    assert step(launch) == SCREENS[1]
+    assert step(launch) == SCREENS[2]
+
+
+def test_what_is_cheap_to_draft_with_is_screened_first() -> None:
+    """Lookups, heads, models, each in the order of the file."""
+    models = [
+        Candidate(name=name, method="draft_model", model=f"/models/{name}") for name in ("a", "b")
+    ]
+    heads = [Candidate(name="mtp", method="mtp"), make_spec().candidates[0]]
+    lookups = [Candidate(name="suffix", method="suffix"), make_spec().candidates[2]]
+    spec = make_spec(candidates=[*models, *heads, *lookups])
+    ahead = pending(spec, make_study_records()[:1])
+    screens = [x.name for x in ahead if x.stage is Stage.SCREEN]
+    assert list(dict.fromkeys(screens)) == ["suffix", "ngram", "mtp", "eagle", "a", "b"]
 
 
 def test_every_launch_says_why() -> None:
@@ -314,7 +329,7 @@ def test_every_launch_says_why() -> None:
     whys = [x.why for x in play(make_spec())]
     assert whys[0] == "the denominator of every speedup"
     assert whys[1] == (
-        "screens eagle at concurrency 1 with K = 1, 2, 5; unless it is beaten there, then the K "
+        "screens ngram at concurrency 1 with K = 1, 2, 5; unless it is beaten there, then the K "
         "around the best and concurrency 4"
     )
     assert whys[4].startswith("a fresh baseline beside the winner")
@@ -401,7 +416,7 @@ def test_what_is_proposed_is_searched_once_the_file_is_screened() -> None:
 
     first = next_launch(spec, make_study_records(confirmed=False)[:1], None, propose)
     assert first
-    assert (first.name, asked) == ("eagle", [])
+    assert (first.name, asked) == ("ngram", [])
     launch = next_launch(spec, make_study_records(confirmed=False), None, propose)
     assert launch
     assert (launch.name, launch.num_speculative_tokens) == ("ngram-wide", (0, 1, 2, 3, 5))

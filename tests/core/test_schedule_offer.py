@@ -93,6 +93,27 @@ def test_it_is_the_third_arm_of_each_round() -> None:
     assert "K = 3 up to a batch of 1, 0 beyond" in ahead[2].why
 
 
+def test_a_schedule_is_the_first_to_be_left_out_when_time_is_short() -> None:
+    """With time for the second round of baseline and static K, and not for schedules besides."""
+    records = searched()
+    records.append(cold(BASELINE, 0, {1: 1.0, 4: 1.0}, 0, 0))
+    records.append(counted(cold("eagle", 3, {1: 1.6, 4: 0.8}, 0, 1), IGNORED))
+    ahead = list(pending(SPEC, records))
+    assert [x.stage for x in ahead].count(Stage.SCHEDULE) == 2
+    found = {left: next_launch(SPEC, records, remaining_s=left) for left in (3600.0, 200.0)}
+    assert found[3600.0]
+    assert found[3600.0].stage is Stage.SCHEDULE
+    assert found[200.0]
+    assert (found[200.0].stage, found[200.0].name) == (Stage.CONFIRM, BASELINE)
+    # What is left out gets no share of the time.
+    assert found[200.0].measure_s == pytest.approx((200.0 - 2 * (35.0 + 10.0)) / 2)
+    done = [*records, *(cold(x, k, {1: 1.6 if k else 1.0, 4: 0.9}, 1, 3) for x, k in LAST)]
+    assert next_launch(SPEC, done, remaining_s=50.0) is None
+
+
+LAST = ((BASELINE, 0), ("eagle", 3))
+
+
 def test_a_schedule_that_cannot_start_stops_neither_the_confirmation_nor_the_answer() -> None:
     """It is tried no more, and told."""
     records = searched()

@@ -12,7 +12,7 @@ from autotune.core.study import Search, StudySpec
 from autotune.core.trial import BASELINE, Launch, Record, Stage
 from autotune.tuning import rounds, runner
 from autotune.tuning.events import CandidateBeaten
-from tests.builders import GMU, make_spec, make_workload
+from tests.builders import GMU, make_candidates, make_spec, make_workload
 from tests.tuning import fakes
 from tests.tuning.fakes import World, make_rig, run_one
 
@@ -28,18 +28,20 @@ CURVES: dict[str, dict[int, dict[int, float]]] = {
         4: dict(zip(KS, (0.75, 0.66, 0.6, 0.55, 0.5, 0.45, 0.41, 0.37), strict=True)),
     },
     # rises to the end
-    "ngram": {
+    "draft-6l": {
         1: dict(zip(KS, (1.05, 1.12, 1.18, 1.24, 1.29, 1.33, 1.37, 1.41), strict=True)),
         4: dict(zip(KS, (1.02, 1.07, 1.11, 1.15, 1.18, 1.2, 1.22, 1.24), strict=True)),
     },
 }
 for _level, _end in ((1, 1.41), (4, 1.24)):
-    CURVES["ngram"][_level] |= {12: _end * 1.06, 16: _end * 1.1, 24: _end * 1.07, 32: _end * 0.9}
+    CURVES["draft-6l"][_level] |= {12: _end * 1.06, 16: _end * 1.1, 24: _end * 1.07, 32: _end * 0.9}
 
 
 def spec_of(**search: Any) -> StudySpec:  # noqa: ANN401
-    """Three candidates, K from 1 to 8, two levels, blocks enough."""
+    """A head and two drafts, launched in this order; K from 1 to 8, two levels, blocks enough."""
+    head, draft, _ = make_candidates()
     return make_spec(
+        candidates=[head, draft, replace(draft, name="draft-6l", model="/models/smollm2-6-layers")],
         workload=make_workload(prompts=96),
         search=Search(num_speculative_tokens=KS, gpu_memory_utilization=(GMU,), **search),
     )
@@ -124,8 +126,8 @@ def test_a_curve_that_rises_to_its_end_is_extended_in_one_more_launch(tmp_path: 
     """K = 16, then 32, and back to the gap beside the best: a single refining launch."""
     made, known, worlds = study(tmp_path, 5)
     assert [(x.stage, x.name) for x in made[3:]] == [
-        (Stage.SCREEN, "ngram"),
-        (Stage.REFINE, "ngram"),
+        (Stage.SCREEN, "draft-6l"),
+        (Stage.REFINE, "draft-6l"),
     ]
     assert "the curve still rises at K = 8" in made[4].why
     ran = [k for c, k in places(worlds[4]) if c == 1]
@@ -135,7 +137,7 @@ def test_a_curve_that_rises_to_its_end_is_extended_in_one_more_launch(tmp_path: 
     assert {x.stage for x in ahead} == {Stage.CONFIRM}
     # Baseline and five more at the most before the confirmation: a fifth of the grid's 33.
     assert len(made) <= 6
-    assert ahead[1].name == "ngram"
+    assert ahead[1].name == "draft-6l"
     assert ahead[1].num_speculative_tokens[0] > 8
 
 

@@ -24,7 +24,7 @@ SPEC = make_spec(
     workload=make_workload(prompts=64),
     search=Search(gpu_memory_utilization=(GMU,), max_blocks=4),
 )
-LAUNCHES = ["start baseline", "start eagle", "start draft-4l", "start ngram"] + [
+LAUNCHES = ["start baseline", "start ngram", "start eagle", "start draft-4l"] + [
     "start baseline",
     "start eagle",
 ] * 2
@@ -239,8 +239,9 @@ def test_a_budget_too_small_is_not_spent_on_the_baseline(
     world = World(pass_s=2.0)
     for module in (runner, tuner):
         monkeypatch.setattr(module, "time", world)
-    answer = go_on(world, tmp_path, budget_s=300.0)
-    assert starts(world)[:6] == ["start baseline", "start eagle"] * 3
+    answer = go_on(world, tmp_path, budget_s=420.0)
+    assert starts(world)[:3] == LAUNCHES[:3]
+    assert starts(world)[3:7] == LAUNCHES[4:], "confirmed before the last candidate is looked at"
     assert answer.basis is Basis.CONFIRMED
 
 
@@ -298,12 +299,12 @@ def test_ledger_values_are_speedups(tmp_path: Path) -> None:
     """The value of each trial is its overall speedup, which is 1 for the baseline itself."""
     rig = make_rig(World(), SPEC, tmp_path)
     ledger = make_ledger(rig)
-    first, second = (next(tune(rig, ledger, write_config, budget_s=None)) for _ in range(2))
+    first, *more = (next(tune(rig, ledger, write_config, budget_s=None)) for _ in range(3))
     assert first[0].trial.candidate == BASELINE
-    records = [*first, *second]
+    records = [*first, *more[0], *more[1]]
     assert not any(isinstance(r.outcome, Failure) for r in records)
     assert value_of(SPEC, records, first[0]) == pytest.approx(1.0)
-    best = next(r for r in second if r.trial.num_speculative_tokens == 2)
+    best = next(r for r in more[1] if r.trial.num_speculative_tokens == 2)
     assert value_of(SPEC, records, best) == pytest.approx(1.288, rel=0.01)
     ahead = next_launch(SPEC, records)
     assert ahead

@@ -33,14 +33,18 @@ def no_more(spec: StudySpec, records: Sequence[Record], candidate: Candidate) ->
 def launches(
     spec: StudySpec, records: Sequence[Record], propose: Propose = no_more
 ) -> Iterator[Launch]:
-    """All screenings that are left, in the order of the file; then what is left to refine, the
-    most promising candidate first, and what is proposed besides."""
+    """All screenings that are left, what is cheapest to draft with first; then what is left to
+    refine, the most promising candidate first, and what is proposed besides.
+
+    The cheap ones take the least time and most often pay: every later candidate has a real rival
+    then, which ends a hopeless one earlier, and a budget that runs out has seen the likeliest.
+    """
     searched = of_search(in_force(spec, records))
     concrete = with_variants(spec, records)
     found = compared(concrete, searched)
     surveys = [
         _survey(concrete, searched, found, candidate)
-        for candidate in concrete.candidates
+        for candidate in sorted(concrete.candidates, key=lambda c: c.row.drafting_rank)
         if not any(ends_candidate(r, candidate.name) for r in searched)
     ]
     screens = [x for one in surveys if not one.screened for x in _of_candidate(one, records)]
