@@ -9,17 +9,18 @@ The order is baseline, search (screen and refine), confirm; what each of them wa
 core/stages/.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
+from autotune.core.evidence import Finalist
 from autotune.core.finalists import finalists
 from autotune.core.memory_bounds import in_force
 from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
 from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import StudySpec
-from autotune.core.trial import Failure, Launch, Record, Stage
+from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage
 from autotune.core.workload import MIN_BLOCKS
 
 
@@ -70,29 +71,48 @@ def pending(
 def _affordable(
     spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
 ) -> list[Launch]:
-    """Without what there is no time for: schedules first, which are an addition to the answer; then
-    the search, if its next launch would leave too little to confirm the best known."""
-
-    def needed(launches: Sequence[Launch]) -> float:
-        return sum(_start_s(records, launch) + least for launch in launches)
-
-    # Two blocks are what any comparison needs.
-    least = MIN_BLOCKS * len(spec.workload.levels) * pass_s(records)
-    if needed(ahead) > remaining_s:
-        ahead = [launch for launch in ahead if launch.stage is not Stage.SCHEDULE]
-    if not ahead:
-        return []
+    """Without what there is no time for: additions to the answer first, then the search, if its
+    next launch would leave too little to confirm the best known."""
     final = [launch for launch in ahead if launch.stage.prompts == "confirmation"]
-    if ahead[0].stage is Stage.BASELINE or ahead[0] in final:
-        return list(ahead)
+    others = [launch for launch in ahead if launch not in final]
+
+    def fits(launches: Sequence[Launch]) -> bool:
+        needed = (_least_s(spec, records, launch) for launch in [*others[:1], *launches])
+        return sum(needed) <= remaining_s
+
     ranked = finalists(spec, records)
+    for additional in (_of_schedule, _of_others(ranked, final)):
+        if not fits(final):
+            final = [launch for launch in final if not additional(launch)]
     # To prove a gain that nobody expects is worth less than to see the others.
-    if not ranked or ranked[0].speedup.mean <= 1 + spec.objective.min_gain:
-        return list(ahead)
-    if any(r.trial.stage is Stage.CONFIRM for r in records) and final:
+    hopeful = bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
+    if not others or ahead[0].stage is Stage.BASELINE or not hopeful:
+        return [*others, *final]
+    if final and any(r.trial.stage is Stage.CONFIRM for r in records):
         # What was begun is brought to its end; a search in between would leave it without.
-        return [*final, *(launch for launch in ahead if launch not in final)]
-    return list(ahead) if needed([ahead[0], *final]) <= remaining_s else final
+        return [*final, *others]
+    return [*others, *final] if fits(final) else final
+
+
+def _of_schedule(launch: Launch) -> bool:
+    return launch.stage is Stage.SCHEDULE
+
+
+def _of_others(ranked: Sequence[Finalist], final: Sequence[Launch]) -> Callable[[Launch], bool]:
+    """Whether a launch confirms another finalist than the best one, which is still to come."""
+    best = (ranked[0].candidate, ranked[0].num_speculative_tokens) if ranked else None
+    if best not in [(launch.name, launch.k_max) for launch in final]:
+        return lambda _: False
+    return lambda launch: launch.name not in {BASELINE, best[0] if best else ""}
+
+
+def _least_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> float:
+    """What a launch must have to be worth its start: two blocks are what any comparison needs, and
+    an interval by two alone proves no gain."""
+    proof = launch.stage.prompts == "confirmation"
+    blocks = spec.search.min_blocks if proof else MIN_BLOCKS
+    passes = blocks * len(spec.workload.levels)
+    return _start_s(records, launch) + passes * pass_s(records)
 
 
 def _start_s(records: Sequence[Record], launch: Launch) -> float:

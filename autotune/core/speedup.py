@@ -22,10 +22,6 @@ from autotune.core.study import StudySpec
 from autotune.core.trial import Pass, Record
 from autotune.core.workload import MIN_BLOCKS, Level
 
-TIE_RESOLUTION = 2.0
-"""A tie within a launch counts only when its interval is narrower than this many tolerances on
-either side: two K that were hardly measured are not equal, they are unknown."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -161,7 +157,8 @@ def _curve(
         if estimate is None:
             return False
         interval = estimate.interval()
-        resolved = interval.half_width <= TIE_RESOLUTION * spec.objective.tolerance
+        # Two K that were hardly measured are not equal, they are unknown.
+        resolved = interval.half_width <= spec.objective.tolerance
         return resolved and interval.low <= 1.0 <= interval.high
 
     # A K of one lucky block is not the best of a curve whose other K have more.

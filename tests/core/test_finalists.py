@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.estimate import pass_s
 from autotune.core.finalists import FURTHER, chosen, panels
 from autotune.core.plan import next_launch, pending
 from autotune.core.recommendation import Basis, recommend
@@ -65,6 +66,28 @@ def test_a_runner_up_that_is_close_is_confirmed_as_well() -> None:
     assert [x.name for x in ahead] == [BASELINE, "draft-4l", "eagle"] * 2
     assert ahead[0].why.startswith("a fresh baseline beside the finalists")
     assert ahead[2].why.endswith(": the search cannot tell it from draft-4l")
+
+
+def test_short_of_time_the_best_one_is_proved_alone() -> None:
+    """Four launches with blocks enough are a proof, six with too few are none."""
+    whole = 45.0 + 2 * 3 * pass_s(CLOSE)
+
+    def launched(left: float) -> list[str]:
+        known, made = list(CLOSE), list[str]()
+        while launch := next_launch(SPEC, known, remaining_s=left):
+            made.append(launch.name)
+            gain = 1.0 if launch.name == BASELINE else 1.3
+            tput = {c: v * gain for c, v in BASE.items()}
+            known.append(
+                make_record(
+                    launch.name, launch.k_max, launch.stage, tput=tput, repeat=launch.repeat
+                )
+            )
+            left -= whole
+        return made
+
+    assert launched(6.1 * whole) == [BASELINE, "draft-4l", "eagle"] * 2
+    assert launched(4.1 * whole) == [BASELINE, "draft-4l"] * 2
 
 
 def test_one_that_is_clearly_better_is_confirmed_alone() -> None:

@@ -277,3 +277,26 @@ def test_ties_of_static_launches_carry_the_launch_effect() -> None:
     assert between
     assert between.mean == within.mean
     assert between.variance > within.variance
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.012, 0.031])
+def test_a_k_that_was_hardly_measured_is_not_as_good_as_the_best(scatter: float) -> None:
+    """2.5 % below it: surely worse, or unknown; not equal because the blocks cannot tell."""
+    good, less = (
+        make_record("eagle", k, tput={c: v * g for c, v in BASE.items()}, blocks=4, live=True)
+        for k, g in ((2, 1.2), (1, 1.2 * 0.975))
+    )
+    assert less.measurement
+    passes = [
+        replace(p, duration_s=p.duration_s * math.exp(scatter * (-1) ** p.block))
+        for p in less.measurement.passes
+    ]
+    scattered = replace(less, outcome=replace(less.measurement, passes=tuple(passes)))
+    records = [make_record(blocks=4, launch_id="999"), good, scattered]
+    levels = SPEC.workload.levels
+    tie = comparer(arms(records), levels, noise_of(records, levels)).tie(
+        ("eagle", 1), ("eagle", 2), levels
+    )
+    assert tie
+    assert (tie.interval().high > 1.0) is (scatter == 0.031)
+    assert curve_of(records, "eagle").knee.num_speculative_tokens == 2
