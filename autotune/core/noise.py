@@ -50,7 +50,7 @@ class PassEffect:
 
 
 # Prior of the pass effect: the recorded demo's passes without speculation differ by 2.5 % at
-# concurrency 1 and 1.5 % at 4 (studies/benchmarks/fitting.py on studies/smollm2-135m/results).
+# concurrency 1 and 1.5 % at 4 (studies/benchmarks/fitting.py on results/quiet there).
 PASS_PRIOR_SD = 0.02
 PASS_PRIOR_DOF = 4.0
 # Prior of what remains of it between passes that stand side by side: the K of a live launch run a

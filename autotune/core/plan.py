@@ -18,10 +18,14 @@ from autotune.core.finalists import finalists
 from autotune.core.memory_bounds import in_force
 from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
+from autotune.core.stages.ranges import coarse
 from autotune.core.stages.search import Propose, no_more
 from autotune.core.study import StudySpec
 from autotune.core.trial import BASELINE, Failure, Launch, Record, Stage
 from autotune.core.workload import MIN_BLOCKS
+
+PROOF_ROUNDS = 2
+"""Rounds of a confirmation that are a proof: A B A B."""
 
 
 def next_launch(
@@ -75,21 +79,22 @@ def _affordable(
     next launch would leave too little to confirm the best known."""
     final = [launch for launch in ahead if launch.stage.prompts == "confirmation"]
     others = [launch for launch in ahead if launch not in final]
+    # What was begun is brought to its end; a search in between would leave it without.
+    begun = bool(final) and any(r.trial.stage is Stage.CONFIRM for r in records)
 
     def fits(launches: Sequence[Launch]) -> bool:
-        needed = (_least_s(spec, records, launch) for launch in [*others[:1], *launches])
-        return sum(needed) <= remaining_s
+        first = () if begun else others[:1]
+        return sum(_least_s(spec, records, x) for x in (*first, *launches)) <= remaining_s
 
     ranked = finalists(spec, records)
-    for additional in (_of_schedule, _of_others(ranked, final)):
+    for additional in (_of_schedule, _of_others(ranked, final), _of_more_rounds(spec)):
         if not fits(final):
             final = [launch for launch in final if not additional(launch)]
     # To prove a gain that nobody expects is worth less than to see the others.
     hopeful = bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
     if not others or ahead[0].stage is Stage.BASELINE or not hopeful:
         return [*others, *final]
-    if final and any(r.trial.stage is Stage.CONFIRM for r in records):
-        # What was begun is brought to its end; a search in between would leave it without.
+    if begun:
         return [*final, *others]
     return [*others, *final] if fits(final) else final
 
@@ -106,12 +111,25 @@ def _of_others(ranked: Sequence[Finalist], final: Sequence[Launch]) -> Callable[
     return lambda launch: launch.name not in {BASELINE, best[0] if best else ""}
 
 
+def _of_more_rounds(spec: StudySpec) -> Callable[[Launch], bool]:
+    """Whether a launch is of a round beyond A B A B."""
+    each = spec.search.confirm_rounds + confirm.MORE_ROUNDS
+    return lambda launch: launch.repeat % each >= PROOF_ROUNDS
+
+
 def _least_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> float:
-    """What a launch must have to be worth its start: two blocks are what any comparison needs, and
-    an interval by two alone proves no gain."""
-    proof = launch.stage.prompts == "confirmation"
-    blocks = spec.search.min_blocks if proof else MIN_BLOCKS
-    passes = blocks * len(spec.workload.levels)
+    """What a launch must have to be worth its start.
+
+    Two blocks are what any comparison needs, of a screening for every coarse K; a confirmation by
+    two alone would prove no gain.
+    """
+    levels = len(spec.workload.levels)
+    if launch.stage.prompts == "confirmation":
+        passes = spec.search.min_blocks * levels
+    elif launch.live:
+        passes = MIN_BLOCKS * (1 + len(coarse(launch.num_speculative_tokens[1:])))
+    else:
+        passes = MIN_BLOCKS * levels
     return _start_s(records, launch) + passes * pass_s(records)
 
 

@@ -68,26 +68,31 @@ def test_a_runner_up_that_is_close_is_confirmed_as_well() -> None:
     assert ahead[2].why.endswith(": the search cannot tell it from draft-4l")
 
 
-def test_short_of_time_the_best_one_is_proved_alone() -> None:
+@pytest.mark.parametrize(
+    ("launches", "rounds", "made"),
+    [
+        pytest.param(6, 2, [BASELINE, "draft-4l", "eagle"] * 2, id="time enough"),
+        pytest.param(4, 2, [BASELINE, "draft-4l"] * 2, id="without the runner-up"),
+        pytest.param(6, 3, [BASELINE, "draft-4l"] * 3, id="three rounds without the runner-up"),
+        pytest.param(4, 3, [BASELINE, "draft-4l"] * 2, id="two of three rounds"),
+    ],
+)
+def test_short_of_time_the_best_one_is_proved_alone(
+    launches: int, rounds: int, made: list[str]
+) -> None:
     """Four launches with blocks enough are a proof, six with too few are none."""
+    spec = replace(SPEC, search=replace(SPEC.search, confirm_rounds=rounds))
     whole = 45.0 + 2 * 3 * pass_s(CLOSE)
-
-    def launched(left: float) -> list[str]:
-        known, made = list(CLOSE), list[str]()
-        while launch := next_launch(SPEC, known, remaining_s=left):
-            made.append(launch.name)
-            gain = 1.0 if launch.name == BASELINE else 1.3
-            tput = {c: v * gain for c, v in BASE.items()}
-            known.append(
-                make_record(
-                    launch.name, launch.k_max, launch.stage, tput=tput, repeat=launch.repeat
-                )
-            )
-            left -= whole
-        return made
-
-    assert launched(6.1 * whole) == [BASELINE, "draft-4l", "eagle"] * 2
-    assert launched(4.1 * whole) == [BASELINE, "draft-4l"] * 2
+    left, known, found = (launches + 0.1) * whole, list(CLOSE), list[str]()
+    while launch := next_launch(spec, known, remaining_s=left):
+        found.append(launch.name)
+        gain = 1.0 if launch.name == BASELINE else 1.3
+        tput = {c: v * gain for c, v in BASE.items()}
+        known.append(
+            make_record(launch.name, launch.k_max, launch.stage, tput=tput, repeat=launch.repeat)
+        )
+        left -= whole
+    assert found == made
 
 
 def test_one_that_is_clearly_better_is_confirmed_alone() -> None:

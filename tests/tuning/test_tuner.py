@@ -239,7 +239,7 @@ def test_a_budget_too_small_is_not_spent_on_the_baseline(
     world = World(pass_s=2.0)
     for module in (runner, tuner):
         monkeypatch.setattr(module, "time", world)
-    answer = go_on(world, tmp_path, budget_s=420.0)
+    answer = go_on(world, tmp_path, budget_s=465.0)
     assert starts(world)[:3] == LAUNCHES[:3]
     assert starts(world)[3:7] == LAUNCHES[4:], "confirmed before the last candidate is looked at"
     assert answer.basis is Basis.CONFIRMED
