@@ -109,9 +109,15 @@ class Rounds:
             self._screening = not found.screened
             self._purpose = self._purpose_of(found)
         self._asked = self._first
-        for lv in levels if self.launch.stage.prompts == "search" else ():
-            ran = [len(self._known_blocks(lv, k)) for k in self._first.get(lv.concurrency, ())]
-            self._turns[lv.concurrency] = min(ran, default=0)
+        self._turns = {lv.concurrency: self._first_turn(lv) for lv in levels}
+
+    def _first_turn(self, level: Level) -> int:
+        """The position of the first block: in the search one that is new; in a confirmation each
+        round begins with others, so that several short ones see many prompts."""
+        if self.launch.stage.prompts == "search":
+            ks = self._first.get(level.concurrency, ())
+            return min((len(self._known_blocks(level, k)) for k in ks), default=0)
+        return self.launch.repeat * len(self._blocks(level)) // self.spec.search.confirm_rounds
 
     def _look(self, spent: float) -> None:
         """Judge what is known; baseline and confirmation are measured to the end."""

@@ -132,3 +132,16 @@ def test_what_ends_a_candidate_is_not_tried_at_another_k(tmp_path: Path) -> None
     left = [x.name for x in pending(spec, [BASELINE_RECORD, *useless]) if x.stage is Stage.SCREEN]
     assert "eagle" not in left
     assert "ngram" in left
+
+
+def test_each_round_of_a_confirmation_begins_with_other_blocks(tmp_path: Path) -> None:
+    """Four blocks in two rounds: 0, 1, ... and 2, 3, ...; with time for all, each runs them all."""
+    spec = make_spec(workload=make_workload(prompts=64), search=SEARCH)
+    for repeat, first in ((0, 0), (1, 2), (2, 0)):
+        world = World()
+        launch = replace(
+            make_launch(spec, "eagle", (2,), max_blocks=4), stage=Stage.CONFIRM, live=False
+        )
+        run_one(make_rig(world, spec, tmp_path), replace(launch, repeat=repeat), [BASELINE_RECORD])
+        blocks = [c.block for c in world.passes if c.concurrency == 4]
+        assert blocks == [(first + i) % 4 for i in range(4)]
