@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from autotune.core.estimate import WARM_UP_S, boot_s, pass_s, passes_of
 from autotune.core.evidence import Finalist
-from autotune.core.finalists import finalists
+from autotune.core.finalists import finalists, key_of
 from autotune.core.memory_bounds import in_force
 from autotune.core.space import with_variants
 from autotune.core.stages import baseline, confirm, search
@@ -105,10 +105,10 @@ def _of_schedule(launch: Launch) -> bool:
 
 def _of_others(ranked: Sequence[Finalist], final: Sequence[Launch]) -> Callable[[Launch], bool]:
     """Whether a launch confirms another finalist than the best one, which is still to come."""
-    best = (ranked[0].candidate, ranked[0].num_speculative_tokens) if ranked else None
+    best = key_of(ranked[0]) if ranked else None
     if best not in [(launch.name, launch.k_max) for launch in final]:
         return lambda _: False
-    return lambda launch: launch.name not in {BASELINE, best[0] if best else ""}
+    return lambda launch: (launch.name, launch.k_max) not in {(BASELINE, 0), best}
 
 
 def _of_more_rounds(spec: StudySpec) -> Callable[[Launch], bool]:
