@@ -42,9 +42,9 @@ def next_launch(
     if remaining_s is None or not ahead:
         return ahead[0] if ahead else None
     ahead = _affordable(with_variants(spec, records), records, ahead, remaining_s)
-    starts = [_start_s(records, launch) for launch in ahead]
-    if not ahead or remaining_s < starts[0]:
+    if not ahead or remaining_s < _needed_s(spec, records, ahead[0]):
         return None
+    starts = [_start_s(records, launch) for launch in ahead]
     weights = [weight(spec, records, launch) for launch in ahead]
     share = weights[0] / sum(weights)
     return replace(
@@ -75,28 +75,32 @@ def pending(
 def _affordable(
     spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
 ) -> list[Launch]:
-    """Without what there is no time for: additions to the answer first, then the search, if its
-    next launch would leave too little to confirm the best known."""
+    """Without what there is no time for, so that it takes no share of what there is: additions to
+    the answer first, then the search, as far as it would leave too little to confirm the best
+    known."""
     final = [launch for launch in ahead if launch.stage.prompts == "confirmation"]
     others = [launch for launch in ahead if launch not in final]
     # What was begun is brought to its end; a search in between would leave it without.
     begun = bool(final) and any(r.trial.stage is Stage.CONFIRM for r in records)
 
-    def fits(launches: Sequence[Launch]) -> bool:
-        first = () if begun else others[:1]
+    def fits(launches: Sequence[Launch], searches: int = 1) -> bool:
+        first = () if begun else others[:searches]
         return sum(_least_s(spec, records, x) for x in (*first, *launches)) <= remaining_s
 
     ranked = finalists(spec, records)
     for additional in (_of_schedule, _of_others(ranked, final), _of_more_rounds(spec)):
         if not fits(final):
             final = [launch for launch in final if not additional(launch)]
-    # To prove a gain that nobody expects is worth less than to see the others.
-    hopeful = bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
-    if not others or ahead[0].stage is Stage.BASELINE or not hopeful:
+    if not others or ahead[0].stage is Stage.BASELINE:
         return [*others, *final]
     if begun:
-        return [*final, *others]
-    return [*others, *final] if fits(final) else final
+        return final
+    # To prove a gain that nobody expects is worth less than to see the others.
+    hopeful = bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
+    kept_back = final if hopeful else []
+    room = sum(fits(kept_back, number) for number in range(1, len(others) + 1))
+    room = room if hopeful else max(room, 1)
+    return [*others[:room], *(final if hopeful or fits(final, room) else [])]
 
 
 def _of_schedule(launch: Launch) -> bool:
@@ -131,6 +135,14 @@ def _least_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> floa
     else:
         passes = MIN_BLOCKS * levels
     return _start_s(records, launch) + passes * pass_s(records)
+
+
+def _needed_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> float:
+    """Below this a launch is not begun. The baseline and a confirmation make do with what they
+    get, a search that cannot even screen tells nothing."""
+    if launch.stage in {Stage.SCREEN, Stage.REFINE}:
+        return _least_s(spec, records, launch)
+    return _start_s(records, launch)
 
 
 def _start_s(records: Sequence[Record], launch: Launch) -> float:
