@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.axes import IntRange
-from autotune.core.plan import baseline_failed, next_launch, pending
+from autotune.core.estimate import pass_s
+from autotune.core.plan import baseline_failed, next_launch, pending, weight
 from autotune.core.space import variant
 from autotune.core.study import Candidate, Search, StudySpec
 from autotune.core.trial import BASELINE, Cause, Launch, Record, Stage
+from autotune.core.workload import MIN_BLOCKS
 from tests.builders import BASE, GMU, make_failure, make_record, make_spec, make_workload
 from tests.builders_study import make_screen, make_study_records, tput_of
 
@@ -299,6 +301,41 @@ def test_what_the_confirmation_needs_is_kept_back() -> None:
     assert little
     assert step(little) == CONFIRM[0]
     assert next(step(x) for x in pending(spec, known)) == SCREENS[2], "what is left out is known"
+
+
+def test_a_search_that_does_not_fit_takes_no_share() -> None:
+    """Neither of the confirmation under way nor of the search before it."""
+    spec, records = make_spec(), make_study_records(confirmed=False)
+    known = [r for r in records if r.trial.candidate != "draft-4l"]
+    first = next_launch(spec, known, remaining_s=5 * 45.0 + 60.0)
+    assert first
+    under_way = [*known, *answer(first, "010")]
+    second = next_launch(spec, under_way, remaining_s=3 * 45.0 + 90.0)
+    assert second
+    assert step(second) == CONFIRM[1]
+    assert second.measure_s == pytest.approx(90.0 / 3), "of three launches that are left"
+
+    known = [r for r in known if r.trial.candidate != "ngram"]
+    ahead = [x for x in pending(spec, known) if x.name != "draft-4l"]
+    of_four = [spec.search.min_blocks * 2 * pass_s(known)] * 4
+    screening = MIN_BLOCKS * (1 + 3) * pass_s(known)
+    left = 5 * 45.0 + sum(of_four) + 1.5 * screening
+    launch = next_launch(spec, known, remaining_s=left)
+    assert launch
+    assert step(launch) == SCREENS[0]
+    weights = [weight(spec, known, x) for x in ahead]
+    assert launch.measure_s == pytest.approx((left - 5 * 45.0) * weights[0] / sum(weights))
+
+
+def test_a_search_that_could_not_even_screen_is_not_begun() -> None:
+    """After the confirmation the rest of the budget is spent on another candidate, or not."""
+    spec, records = make_spec(), make_study_records()
+    known = [r for r in records if r.trial.candidate != "draft-4l"]
+    least = 45.0 + MIN_BLOCKS * (1 + 3) * pass_s(known)
+    assert next_launch(spec, known, remaining_s=least - 1.0) is None
+    launch = next_launch(spec, known, remaining_s=least + 1.0)
+    assert launch
+    assert step(launch) == SCREENS[2]
 
 
 def test_without_a_gain_to_confirm_nobody_is_left_unseen() -> None:
