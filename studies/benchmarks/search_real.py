@@ -1,7 +1,7 @@
 """One space on a real engine (search.yaml), searched as one does by hand, and by autotune.
 
     python studies/benchmarks/search_real.py grid --minutes 60    go on with the grid for an hour
-    python studies/benchmarks/search_real.py tune --budget 18m    autotune's study, from nothing
+    python studies/benchmarks/search_real.py tune --budget 26m    autotune's study, from nothing
     python studies/benchmarks/search_real.py again --rounds 3     all answers, side by side
 
 Each part keeps what it has after every launch (results/search-real.jsonl, a line a launch), and the
@@ -149,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("part", choices=("grid", "tune", "again"))
     parser.add_argument("--minutes", type=float, default=60.0, help="start no launch after these")
     parser.add_argument("--rounds", type=int, default=3, help="of `again`")
-    parser.add_argument("--budget", default="18m", help="of `tune`")
+    parser.add_argument("--budget", default="26m", help="of `tune`")
     return parser.parse_args()
 
 
