@@ -50,6 +50,7 @@ def next_launch(
     return replace(
         ahead[0],
         measure_s=max((remaining_s - sum(starts)) * share, 1.0),
+        limit_s=_limit_s(spec, records, ahead, remaining_s),
         start_timeout_s=max(remaining_s - WARM_UP_S, 1.0),
     )
 
@@ -95,12 +96,16 @@ def _affordable(
         return [*others, *final]
     if begun:
         return final
-    # To prove a gain that nobody expects is worth less than to see the others.
-    hopeful = bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
+    hopeful = _is_hopeful(spec, ranked)
     kept_back = final if hopeful else []
     room = sum(fits(kept_back, number) for number in range(1, len(others) + 1))
     room = room if hopeful else max(room, 1)
     return [*others[:room], *(final if hopeful or fits(final, room) else [])]
+
+
+def _is_hopeful(spec: StudySpec, ranked: Sequence[Finalist]) -> bool:
+    """Whether there is a gain to prove; a proof of none is worth less than to see the others."""
+    return bool(ranked) and ranked[0].speedup.mean > 1 + spec.objective.min_gain
 
 
 def _of_schedule(launch: Launch) -> bool:
@@ -135,6 +140,18 @@ def _least_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> floa
     else:
         passes = MIN_BLOCKS * levels
     return _start_s(records, launch) + passes * pass_s(records)
+
+
+def _limit_s(
+    spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
+) -> float | None:
+    """Where a search ends: it may take long to know enough, the confirmation needs the rest."""
+    if ahead[0].stage not in {Stage.SCREEN, Stage.REFINE}:
+        return None
+    hopeful = _is_hopeful(spec, finalists(spec, records))
+    final = [x for x in ahead if hopeful and x.stage.prompts == "confirmation"]
+    kept_back = sum(_least_s(spec, records, launch) for launch in final)
+    return max(remaining_s - _start_s(records, ahead[0]) - kept_back, 1.0)
 
 
 def _needed_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> float:

@@ -52,7 +52,10 @@ class Launch:
     """Which of several equal launches this is."""
     max_blocks: int
     measure_s: float | None = None
-    """Wall-clock bound on the measuring, start and warm-up apart; None: until max_blocks."""
+    """Wall-clock bound on the measuring, start and warm-up apart; None: until max_blocks. What was
+    begun gets its least number of blocks beyond it."""
+    limit_s: float | None = None
+    """Where the measuring ends whatever it has by then: the rest is for the confirmation."""
     start_timeout_s: float | None = None
     """What the budget leaves for the start; None: no less than the search allows any start."""
     why: str
@@ -201,7 +204,8 @@ class Measurement:
 
     passes: tuple[Pass, ...]
     cut_short: bool = False
-    """The launch ended early for another reason than this trial: interrupted, another K failed."""
+    """The launch ended early for another reason than this trial: interrupted, another K failed, its
+    time was up for good."""
     pruned: str | None = None
     """Why it was stopped before its time: it cannot be the answer."""
     kind: Literal["measurement"] = "measurement"

@@ -46,6 +46,8 @@ class Rounds:
     stopped: list[Stopped] = field(default_factory=list)
     beaten: str | None = None
     """Why the candidate cannot win, once it is known."""
+    cut_short: bool = False
+    """Whether the launch ended at its limit: what it lacks was not measured in vain."""
     _hurry: bool = False
     _turns: dict[int, int] = field(default_factory=dict)
     """By concurrency: the position of the next block."""
@@ -263,10 +265,13 @@ class Rounds:
         return min(ran, default=0)
 
     def _time_up(self, spent: float, *, ahead: int) -> bool:
-        allowed = self.launch.measure_s
-        if allowed is None or not self.passes:
+        allowed, limit = self.launch.measure_s, self.launch.limit_s
+        if not ahead or not self.passes:
             return False
         another = spent * (1 + ahead / len(self.passes))
+        self.cut_short = limit is not None and another > limit
+        if self.cut_short or allowed is None:
+            return self.cut_short
         done = min((len(self._run(c, k)) for c, k in self._purpose), default=MIN_BLOCKS)
         if done < self.spec.search.min_blocks:
             # Every candidate is paired with the baseline's blocks: fewer there, fewer everywhere.

@@ -308,7 +308,7 @@ def _outcome(run: _Run, k: int, failure: Failure | None) -> Outcome | None:
         passes = counted(len(mine), "pass", "passes")
         why = f"not one of {passes} was valid, the first: {mine[0].invalid}"
         return Failure(cause=Cause.LOAD_FAILED, detail=why, remedy=mine[0].remedy)
-    return Measurement(passes=mine, pruned=run.rounds.pruned(k))
+    return Measurement(passes=mine, cut_short=run.rounds.cut_short, pruned=run.rounds.pruned(k))
 
 
 def _header(measured: Pass) -> Mapping[str, JSON]:

@@ -327,6 +327,24 @@ def test_a_search_that_does_not_fit_takes_no_share() -> None:
     assert launch.measure_s == pytest.approx((left - 5 * 45.0) * weights[0] / sum(weights))
 
 
+def test_a_search_ends_where_the_confirmation_needs_the_rest() -> None:
+    """With a gain to confirm; without one the budget alone bounds it, and the baseline nothing."""
+    spec, records = make_spec(), make_study_records(confirmed=False)
+    known = [r for r in records if r.trial.candidate != "draft-4l"]
+    of_four = 4 * (45.0 + spec.search.min_blocks * 2 * pass_s(known))
+    launch = next_launch(spec, known, remaining_s=2 * of_four)
+    assert launch
+    assert step(launch) == SCREENS[2]
+    assert launch.limit_s == pytest.approx(of_four - 45.0)
+
+    unseen = next_launch(spec, known[:1], remaining_s=2 * of_four)
+    assert unseen
+    assert unseen.limit_s == pytest.approx(2 * of_four - 45.0)
+    plain = next_launch(spec, [], remaining_s=2 * of_four)
+    assert plain
+    assert plain.limit_s is None
+
+
 def test_a_search_that_could_not_even_screen_is_not_begun() -> None:
     """After the confirmation the rest of the budget is spent on another candidate, or not."""
     spec, records = make_spec(), make_study_records()

@@ -364,6 +364,25 @@ def test_time_is_kept(
     assert len(world.passes) == blocks * len(KS)
 
 
+@pytest.mark.parametrize(("limit_s", "blocks"), [(12.5, 2), (7.5, 1), (32.0, 6)])
+def test_a_limit_is_kept_whatever_is_lacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, blocks: int
+) -> None:
+    """No round that would end beyond it, and what is lacking was not measured in vain."""
+    world = World()
+    for module in (runner, rounds):
+        monkeypatch.setattr(module, "time", world)
+    spec = make_spec(
+        workload=make_workload(concurrencies={1: 1.0}),
+        search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
+        objective=Objective(tolerance=0.9),  # no K is told from another: time alone ends it
+    )
+    launch = make_launch(spec, max_blocks=8, measure_s=1000.0, limit_s=limit_s)
+    records = run_one(make_rig(world, spec, tmp_path), launch)
+    assert len(world.passes) == blocks * len(KS)
+    assert all(r.measurement and r.measurement.cut_short for r in records)
+
+
 def test_passes_and_samples_are_on_disk(tmp_path: Path) -> None:
     """The folder of a launch holds every pass, and the requests of each."""
     world = World()
