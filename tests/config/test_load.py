@@ -56,7 +56,7 @@ def test_the_demo_file_loads_as_it_is() -> None:
     assert (spec.name, loaded.root) == ("smollm2-135m", ROOT)
     assert [c.name for c in spec.candidates] == ["draft-2l", "draft-4l", "eagle", "ngram"]
     assert spec.target.model == str(ROOT / "studies/smollm2-135m/models/target")
-    assert spec.search.budget_s == 18 * 60
+    assert spec.search.budget_s == 26 * 60
     assert len(spec.workload.search) + len(spec.workload.confirmation) == 270
     assert loaded.tracking == Tracking(
         uri=f"sqlite:///{ROOT}/studies/mlflow.db", experiment="smollm2-135m"
