@@ -327,7 +327,6 @@ def make_launch(
     *,
     max_blocks: int = 3,
     measure_s: float | None = None,
-    limit_s: float | None = None,
     start_timeout_s: float | None = None,
 ) -> Launch:
     """One launch as the plan would ask for it."""
@@ -339,7 +338,6 @@ def make_launch(
         live=len(ks) > 1,
         max_blocks=max_blocks,
         measure_s=measure_s,
-        limit_s=limit_s,
         start_timeout_s=start_timeout_s,
         why="a test",
     )

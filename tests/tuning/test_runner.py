@@ -337,6 +337,26 @@ def test_a_late_client_measures_nothing(tmp_path: Path) -> None:
     assert failed.remedy.startswith("leave the client a core")
 
 
+def timed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    measure_s: float,
+    limit_s: float | None = None,
+) -> tuple[World, list[Record]]:
+    """A launch at one level on a simulated clock, that nothing but these bounds ends."""
+    world = World()
+    for module in (runner, rounds):
+        monkeypatch.setattr(module, "time", world)
+    spec = make_spec(
+        workload=make_workload(concurrencies={1: 1.0}),
+        search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
+        objective=Objective(tolerance=0.9),  # no K is told from another: time alone ends it
+    )
+    launch = replace(make_launch(spec, max_blocks=8, measure_s=measure_s), limit_s=limit_s)
+    return world, run_one(make_rig(world, spec, tmp_path), launch)
+
+
 @pytest.mark.parametrize(
     ("measure_s", "blocks"),
     [
@@ -351,16 +371,7 @@ def test_time_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure_s: float, blocks: int
 ) -> None:
     """A launch ends with the last block that fits, but not before its least number of blocks."""
-    world = World()
-    for module in (runner, rounds):
-        monkeypatch.setattr(module, "time", world)
-    spec = make_spec(
-        workload=make_workload(concurrencies={1: 1.0}),
-        search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
-        objective=Objective(tolerance=0.9),  # no K is told from another: time alone ends it
-    )
-    launch = make_launch(spec, max_blocks=8, measure_s=measure_s)
-    run_one(make_rig(world, spec, tmp_path), launch)
+    world, _ = timed(tmp_path, monkeypatch, measure_s=measure_s)
     assert len(world.passes) == blocks * len(KS)
 
 
@@ -369,16 +380,7 @@ def test_a_limit_is_kept_whatever_is_lacking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, blocks: int
 ) -> None:
     """No round that would end beyond it, and what is lacking was not measured in vain."""
-    world = World()
-    for module in (runner, rounds):
-        monkeypatch.setattr(module, "time", world)
-    spec = make_spec(
-        workload=make_workload(concurrencies={1: 1.0}),
-        search=Search(gpu_memory_utilization=(GMU,), min_blocks=3, max_blocks=8),
-        objective=Objective(tolerance=0.9),  # no K is told from another: time alone ends it
-    )
-    launch = make_launch(spec, max_blocks=8, measure_s=1000.0, limit_s=limit_s)
-    records = run_one(make_rig(world, spec, tmp_path), launch)
+    world, records = timed(tmp_path, monkeypatch, measure_s=1000.0, limit_s=limit_s)
     assert len(world.passes) == blocks * len(KS)
     assert all(r.measurement and r.measurement.cut_short for r in records)
 
