@@ -146,7 +146,7 @@ def _limit_s(
     spec: StudySpec, records: Sequence[Record], ahead: Sequence[Launch], remaining_s: float
 ) -> float | None:
     """Where a search ends: it may take long to know enough, the confirmation needs the rest."""
-    if ahead[0].stage not in {Stage.SCREEN, Stage.REFINE}:
+    if not ahead[0].stage.searches:
         return None
     hopeful = _is_hopeful(spec, finalists(spec, records))
     final = [x for x in ahead if hopeful and x.stage.prompts == "confirmation"]
@@ -157,7 +157,7 @@ def _limit_s(
 def _needed_s(spec: StudySpec, records: Sequence[Record], launch: Launch) -> float:
     """Below this a launch is not begun. The baseline and a confirmation make do with what they
     get, a search that cannot even screen tells nothing."""
-    if launch.stage in {Stage.SCREEN, Stage.REFINE}:
+    if launch.stage.searches:
         return _least_s(spec, records, launch)
     return _start_s(records, launch)
 

@@ -35,6 +35,11 @@ class Stage(StrEnum):
         """Which prompts are used: the confirmation sees none of the search's."""
         return "confirmation" if self in {Stage.CONFIRM, Stage.SCHEDULE} else "search"
 
+    @property
+    def searches(self) -> bool:
+        """Whether it looks for the answer: what it lacks is decided while it runs."""
+        return self in {Stage.SCREEN, Stage.REFINE}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
@@ -55,7 +60,8 @@ class Launch:
     """Wall-clock bound on the measuring, start and warm-up apart; None: until max_blocks. What was
     begun gets its least number of blocks beyond it."""
     limit_s: float | None = None
-    """Where the measuring ends whatever it has by then: the rest is for the confirmation."""
+    """Where the measuring ends whatever it has by then: with the budget, or where the confirmation
+    needs the rest."""
     start_timeout_s: float | None = None
     """What the budget leaves for the start; None: no less than the search allows any start."""
     why: str

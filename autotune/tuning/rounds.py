@@ -27,7 +27,6 @@ never before min_blocks."""
 IN_A_HURRY = 0.5
 """Share of its time after which a screening of two blocks has to do."""
 
-SEARCH = frozenset({Stage.SCREEN, Stage.REFINE})
 Place = tuple[int, int, list[int]]
 """Block, concurrency, and the K that run it."""
 
@@ -98,7 +97,7 @@ class Rounds:
     def _begin(self) -> None:
         """What the launch is for, and the first block that is new at each level."""
         levels, candidate = self.spec.workload.levels, self.launch.candidate
-        if candidate is None or self.launch.stage not in SEARCH:
+        if candidate is None or not self.launch.stage.searches:
             plain = self.launch.stage is Stage.BASELINE
             missing = [lv for lv in levels if not (plain and self._known_enough(lv))]
             ks = self.launch.num_speculative_tokens
@@ -124,7 +123,7 @@ class Rounds:
     def _look(self, spent: float) -> None:
         """Judge what is known; baseline and confirmation are measured to the end."""
         candidate, levels = self.launch.candidate, self.spec.workload.levels
-        if candidate is None or self.launch.stage not in SEARCH:
+        if candidate is None or not self.launch.stage.searches:
             return
         allowed = self.launch.measure_s
         late = allowed is not None and spent > IN_A_HURRY * allowed
@@ -232,7 +231,7 @@ class Rounds:
         """The blocks that are worth running: in the search those that the baseline has."""
         launch = self.launch
         there = self.spec.workload.blocks(launch.stage.prompts, level.concurrency)
-        if launch.stage in SEARCH and (plain := self._known_blocks(level, 0, BASELINE)):
+        if launch.stage.searches and (plain := self._known_blocks(level, 0, BASELINE)):
             return sorted(plain)[: launch.max_blocks]
         return range(min(there, launch.max_blocks))
 
